@@ -1,4 +1,4 @@
-//! Prints the hit rates of a trace of your own, for the store, LRU, S3-FIFO and SIEVE.
+//! Prints the hit rates that the store, LRU, S3-FIFO and SIEVE reach on a recorded trace.
 //!
 //! `cargo run --release -p pgcache-store --example replay FILE [MiB ...]`: the file has lines of `key,size,op,ttl,time`
 //! (`tests/sim/file.rs`). Without sizes, it uses tiers of 1, 5, 10, 25 and 50 % of the bytes that the trace touches.

@@ -35,7 +35,7 @@ pub struct NewEntry<'v> {
     pub deadline: i64,
     /// The caller's tag for the value's type.
     pub kind: u8,
-    /// Whether the key is known to be absent: a stored NULL.
+    /// Whether the entry records that the key is absent, as a stored NULL.
     pub negative: bool,
     /// The value, at most `Layout::max_value` bytes.
     pub value: &'v [u8],
@@ -250,9 +250,9 @@ impl<'r> EntryRef<'r> {
         self.region.store(at, number);
     }
 
-    /// Copies the bytes of the value from `from` on, which begin in the page `page`: whole pages, and the rest at the
-    /// end of the value. Returns the page that follows. Returns None if the chain of pages does not fit the value's
-    /// length; the copied bytes are then invalid.
+    /// Copies the bytes of the value from the offset `from` on, which is the start of the page `page`: whole pages, and
+    /// the rest at the end of the value. Returns the page that follows. Returns None if the chain of pages does not fit
+    /// the value's length; the copied bytes are then invalid.
     pub(crate) fn copy_piece(&self, from: usize, page: u32, into: &mut [u8]) -> Option<u32> {
         let (mut page, mut rest) = (page, into);
         let pages = self.allocation().pages as usize;
@@ -290,8 +290,8 @@ impl<'r> EntryRef<'r> {
             })
     }
 
-    /// Calls `visit(offset in the region, offset in the value, length)` for each contiguous part of the value until a
-    /// call returns false; returns false then.
+    /// Calls `visit(offset in the region, offset in the value, length)` for each contiguous part of the value, until a
+    /// call returns false. Returns whether all calls returned true.
     #[inline]
     fn extents(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
         let key_end = self.key_at() + self.key_len();
@@ -311,7 +311,7 @@ impl<'r> EntryRef<'r> {
         self.runs(|at, in_runs, len| visit(at, from + in_runs, len))
     }
 
-    /// Visits the parts of an extended entry's value that follow its pages; offsets in the value are relative to the
+    /// Visits the parts of an extended entry's value that follow its pages. Offsets in the value are relative to the
     /// end of the pages.
     fn runs(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
         let allocation = self.allocation();

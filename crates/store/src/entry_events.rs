@@ -36,7 +36,7 @@ pub struct EntryEvent {
     pub removed: Option<RemovalCause>,
 }
 
-/// The treatment of a cache's entries by an eviction.
+/// The way an eviction treats the entries of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     /// The cache holds more than its bound: its entries are evicted first.
@@ -64,7 +64,7 @@ pub trait Ledger {
         Rank::Plain
     }
 
-    /// Returns whether the ledger needs the key of each entry of this cache that changes.
+    /// Returns whether `name` must receive the key of each changed entry of this cache.
     fn wants_names(&self, _cache: u32) -> bool {
         false
     }

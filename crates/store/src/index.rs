@@ -83,7 +83,7 @@ impl IndexSlot {
     }
 }
 
-/// The possible places of an entry in its partition's index, according to its hash.
+/// The tag and the two buckets of a key, which its hash determines. A lookup searches only these buckets.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     pub tag: u64,
@@ -188,7 +188,7 @@ impl<'r> PartitionRef<'r> {
         None
     }
 
-    /// Counts a hit, up to three. A race can lose a count, but never changes a neighbouring bit, so this needs no
+    /// Counts a hit, up to three. A race can lose a count but never changes a neighbouring bit, so the count needs no
     /// atomic add.
     #[inline]
     pub(crate) fn count_hit(&self, number: u32) {

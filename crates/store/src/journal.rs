@@ -55,7 +55,7 @@ impl PartitionMut<'_> {
     }
 }
 
-/// Returns the place of this insertion's slot in the journal.
+/// Returns the offset, in the partition's header, of the journal's word for this insertion.
 fn place(insertion: u64) -> usize {
     partition_word::JOURNAL + (insertion % JOURNAL_PLACES) as usize * 8
 }

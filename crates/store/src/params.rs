@@ -31,12 +31,13 @@ pub struct Params {
     pub promote_hits: u32,
 }
 
-/// The default size of key and value for which a tier is laid out: 5 % of it becomes index. With 7 % the two-class load
-/// of 512-byte values loses two points, because its hot set is then slightly too large.
+/// The default size of key and value for which a tier is laid out. With it, 5 % of the tier becomes index. If the index
+/// takes 7 %, the two-class load of 512-byte values loses two points of hit rate, because its hot set is then slightly
+/// too large.
 const ENTRY_SIZE: usize = 188;
 /// The average bytes that an entry takes besides its key and value: its header, and half a granule for rounding.
 const BESIDE_KEY_AND_VALUE: usize = 64;
-/// The number of index slots for four entries. With 5, ghosts find no room: the tier does not keep a loop that fits,
+/// The number of index slots for four entries. With 5, ghosts find no room, so the tier does not keep a loop that fits,
 /// and zipf loses two points. 8 is no better than 7.
 const SLOTS_FOR_FOUR: usize = 7;
 
@@ -73,13 +74,14 @@ impl Params {
             size,
             partitions,
             bytes_per_slot: 0,
-            // 10 costs the two-class load a point. 5 costs as much for loads whose keys are read often at first and
-            // rarely later.
+            // With 10, the two-class load loses a point of hit rate. With 5, loads whose keys are read often at first
+            // and rarely later lose as much.
             small_percent: 7,
             // A loop that just fits returns to a key after it has evicted as many bytes as the partition holds. With a
-            // smaller value, the main queue keeps the entries of an older load.
+            // smaller value, the key's ghost is forgotten by then, so the main queue keeps the entries of an older
+            // load.
             ghost_percent: 100,
-            // 2 costs up to six points under churn, and gains at most one point under any load.
+            // 2 loses up to six points under churn, and gains at most one point under any load.
             promote_hits: 1,
         }
         .expecting(ENTRY_SIZE)

@@ -26,7 +26,7 @@ impl Cursor {
     }
 }
 
-/// The decision of a sweep on one entry.
+/// The decision of a sweep about one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The entry stays.
@@ -69,7 +69,8 @@ impl PartitionRef<'_> {
 
 impl PartitionMut<'_> {
     /// Calls `judge` for the entries in the next `slots` slots, and removes each entry for which it returns `Remove`.
-    /// Serves to remove expired entries, entries of an old version, all entries of a cache, or entries with a prefix.
+    /// Callers use a sweep to remove expired entries, entries of an old version, all entries of a cache, or entries
+    /// with a prefix.
     pub fn sweep(
         &mut self,
         cursor: &mut Cursor,

@@ -66,7 +66,7 @@ impl Region {
         self.layout.buckets_at + id as usize * self.layout.buckets as usize * BUCKET_BYTES
     }
 
-    /// Returns the word at a byte offset, or the scrap word for an offset outside of the region.
+    /// Returns the word at a byte offset, or the scrap word for an offset outside the region.
     #[inline]
     pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
         let at = if at <= self.bytes - 8 {
@@ -90,7 +90,7 @@ impl Region {
         self.word(at).store(value, Relaxed);
     }
 
-    /// Returns the eight words of a cache line, or zeros for an offset outside of the region.
+    /// Returns the eight words of a cache line, or zeros for an offset outside the region.
     #[inline]
     pub(crate) fn line(&self, at: usize) -> [u64; 8] {
         if at > self.bytes - 64 {
@@ -104,7 +104,7 @@ impl Region {
         line.each_ref().map(|word| word.load(Relaxed))
     }
 
-    /// Returns whether `len` bytes from `at` may be accessed: whether they lie inside of the arena.
+    /// Returns whether `len` bytes from `at` may be accessed: whether they are inside the arena.
     #[inline]
     fn inside(&self, at: usize, len: usize) -> bool {
         at >= self.layout.arena_at && at <= self.bytes && len <= self.bytes - at
@@ -139,7 +139,7 @@ impl Region {
         }
     }
 
-    /// Copies a whole run to another place, for compaction.
+    /// Copies a whole run to another offset, for compaction.
     pub(crate) fn copy_within(&self, from: usize, to: usize, len: usize) {
         if self.inside(from, len) && self.inside(to, len) {
             // SAFETY: both ranges lie inside the region (checked); `copy` allows them to overlap;

@@ -1,9 +1,9 @@
 //! A ring of records in shared memory. Any process may append records; a reader reads every record after its own
 //! position.
 //!
-//! No process waits for another, so writers overwrite old records. The rule: the ring reports every loss; a reader that
-//! is too slow receives [`Next::Lost`], and never a mixture of two records. For this, a writer first moves the head,
-//! which announces the end of its write, and writes the first word of its record last.
+//! No process waits for another, so writers overwrite old records. The rule: the ring reports every loss. A reader that
+//! is too slow receives [`Next::Lost`], and never a mixture of two records. To make this possible, a writer first moves
+//! the head past its record, so that readers notice the overwriting, and writes the first word of the record last.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, fence};
@@ -12,8 +12,8 @@ use crate::seqlock::pack;
 
 /// The number of words before a record's bytes: its position and length, two words of the caller, and a checksum.
 const HEAD: usize = 4;
-/// The number of bits of a record's first word that hold its number of words. The other bits hold its position plus
-/// one, so that no empty place looks like a record.
+/// The number of bits of a record's first word that hold the record's number of words. The other bits hold its position
+/// plus one, so that a word of zero is never a record's first word.
 const LENGTH_BITS: u32 = 20;
 
 /// A ring of `WORDS` words of eight bytes, a power of two. A zeroed ring is empty.
@@ -30,8 +30,8 @@ pub fn words(parts: &[&[u8]]) -> usize {
     HEAD + bytes.sum::<usize>()
 }
 
-/// Returns the checksum after one more word. It detects a record that two writers wrote at the same time, because one
-/// of them was late by a whole turn of the ring.
+/// Returns the checksum after one more word. The checksum detects a record that two writers wrote at the same time,
+/// because one of them was late by a whole turn of the ring.
 fn checksum(sum: u64, word: u64) -> u64 {
     (sum ^ word)
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -75,7 +75,7 @@ impl<const WORDS: usize> Ring<WORDS> {
 /// The result of reading the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The reader has read all records.
+    /// No records are left to read.
     End,
     /// The writer of the next record has not finished it.
     Unfinished,
@@ -128,7 +128,7 @@ impl<'r, const WORDS: usize> Reader<'r, WORDS> {
         (first >> LENGTH_BITS == position).then_some(first & ((1 << LENGTH_BITS) - 1))
     }
 
-    /// Reads the next record, and passes its parts to `take` word by word. The words are valid only if this returns a
+    /// Reads the next record, and passes its parts to `take` word by word. The words are valid only if the result is a
     /// record.
     pub fn next(&mut self, mut take: impl FnMut([u8; 8])) -> Next {
         if !self.is_behind() {
@@ -223,7 +223,7 @@ mod tests {
     fn a_record_is_unfinished_until_its_first_word_is_written() {
         let ring = ring::<64>();
         let mut reader = Reader::begin(&ring);
-        let at = ring.head.fetch_add(HEAD as u64, SeqCst); // a writer that stops here
+        let at = ring.head.fetch_add(HEAD as u64, SeqCst); // a writer that stops after it has moved the head
         ring.append([5, 6], &[]);
         assert!(reader.is_behind() && !reader.is_ready());
         assert_eq!(read(&mut reader).0, Next::Unfinished);

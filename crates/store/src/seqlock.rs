@@ -1,5 +1,5 @@
 //! A sequence lock: a version word for data in shared memory that readers read without a lock. The version is odd
-//! during a write, and different after it; a reader that sees the version change during its read reads again.
+//! during a write, and has a new value after it. A reader that sees the version change during its read reads again.
 //!
 //! The data are atomics, read and written relaxed, so that a read during a write is defined. Fences order them with the
 //! version, as in Boehm, "Can seqlocks get along with programming language memory models?" (2012). No reader waits for

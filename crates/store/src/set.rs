@@ -2,8 +2,8 @@
 //!
 //! The order matters: memory first, index last. A value that fits is overwritten in place; otherwise the old entry of
 //! the key stays until the new entry is written. A closure of the caller runs only between steps that leave the
-//! structure valid. A write takes no pages from a
-//! partition whose lock the caller does not hold; it returns the partition to lock instead (`NeedPages`).
+//! structure valid. A write takes no pages from a partition whose lock the caller does not hold; it returns the
+//! partition to lock instead (`NeedPages`).
 
 use crate::arena::pool::Grant;
 use crate::entry::{EntryRef, Key, MAX_KEY, NewEntry};
@@ -101,8 +101,8 @@ impl PartitionMut<'_> {
         self.report_stored(entry);
     }
 
-    /// Gives the write of a value with pages of its own a new number, so that a reader that has copied some of the
-    /// pages notices that the rest belongs to another write.
+    /// Gives the write of a value that has its own pages a new number, so that a reader that has copied some of the
+    /// pages notices that the remaining pages belong to a different write.
     fn number(&mut self, entry: &EntryRef, pages: u32) {
         if pages > 0 {
             self.add_field(partition_word::WRITINGS, 1);
@@ -162,7 +162,7 @@ impl PartitionMut<'_> {
             let granules = entry.allocation().granules();
             let former = entry.header();
             entry.set_deadline(deadline);
-            // The ledger also sums deadlines.
+            // Report the entry as replaced, because the ledger also sums deadlines.
             self.report(former.event(granules, Some(RemovalCause::Overwritten)));
             self.report(entry.header().event(granules, None));
             self.name(&entry, None);

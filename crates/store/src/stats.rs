@@ -86,7 +86,7 @@ impl Region {
         }
     }
 
-    /// Sets all statistics to zero; the current entries stay counted.
+    /// Sets all statistics to zero, except the number and bytes of present entries.
     pub fn reset_stats(&self) {
         for id in 0..self.layout.partitions {
             for at in (partition_word::COUNTERS..partition_word::HOLE_HEADS).step_by(8) {
@@ -96,7 +96,7 @@ impl Region {
     }
 
     /// Returns the use of each byte of the region. A page that changes its owner during the call may be counted twice
-    /// or not at all; this moves bytes between the parts, but never makes a part negative.
+    /// or not at all. Such a page moves bytes between the parts, but never makes a part negative.
     pub fn usage(&self) -> Usage {
         let counted = |word: usize, bytes: usize| {
             (0..self.layout.partitions)

@@ -43,7 +43,7 @@ impl PartitionMut<'_> {
     }
 
     /// Marks a key for a writer that may store the entry again. An entry of this version keeps its memory, with the
-    /// version 0, which no caller uses for content; returns whether such an entry existed.
+    /// version 0, which no caller uses for content. Returns whether such an entry existed.
     pub fn mark_to_renew(&mut self, key: &Key, version: u64) -> bool {
         let current = self.find(key);
         match current.filter(|(_, entry)| entry.header().version == version) {

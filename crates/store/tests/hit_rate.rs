@@ -1,10 +1,10 @@
 //! Tests that the store evicts as well as textbook policies with the same bytes.
 //!
 //! The hit rate must be within 1.5 points of textbook S3-FIFO and above LRU on zipf, and no history of value sizes may
-//! lower it permanently. The scale is small; `examples/hit_rates.rs` measures at full scale.
+//! lower it permanently. The loads are small; `examples/hit_rates.rs` measures at full scale.
 //!
-//! The textbook caches are simulated without a data structure. An entry costs them its key, its value and 56 bytes, the
-//! size of a header and an index slot in any cache. Only the store pays for all other bookkeeping.
+//! The textbook caches are simulated without a data structure. They charge an entry its key, its value and 56 bytes,
+//! the size of a header and an index slot in any cache. Only the store pays for all other bookkeeping.
 
 #![allow(
     unsafe_code,

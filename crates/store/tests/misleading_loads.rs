@@ -1,8 +1,8 @@
 //! Tests loads that once misled an eviction policy, on the store, LRU and S3-FIFO.
 //!
-//! The store must keep a loop that fits after any former load, and no load may hit three points less than under
-//! S3-FIFO. The textbook caches get the bytes of the store's arena, and an entry costs them the same as the store, so
-//! that only the policies differ. `examples/replay.rs` replays recorded traces.
+//! The store must keep a loop that fits in the tier, whatever load came before, and its hit rate must never be more
+//! than three points below S3-FIFO's. The textbook caches get as many bytes as the store's arena and charge as much for
+//! an entry, so that only the policies differ. `examples/replay.rs` replays recorded traces.
 
 #![allow(
     unsafe_code,
@@ -68,8 +68,8 @@ impl Rates {
         println!("{name:36} store {store:.2} LRU {lru:.2} S3-FIFO {s3_fifo:.2}");
     }
 
-    /// Checks the store's hit rate against S3-FIFO. `over`: the minimum points above S3-FIFO; a negative number allows
-    /// points below it.
+    /// Checks the store's hit rate against S3-FIFO's. `over` is the minimum number of points above S3-FIFO; a negative
+    /// number allows points below it.
     fn beside_s3_fifo(&self, over: f64) {
         let Rates { store, s3_fifo, .. } = self;
         assert!(*store >= s3_fifo + over, "{store:.2}, S3-FIFO {s3_fifo:.2}");
@@ -83,7 +83,7 @@ impl Rates {
 
 type Trace = Box<dyn Iterator<Item = u64>>;
 
-/// Returns loads that a tier may have had before, with keys that never return.
+/// Returns loads that may precede a test's loop. The loop uses none of their keys.
 fn histories() -> Vec<(&'static str, Trace)> {
     let room = room();
     let keys = room as usize * 8;
@@ -110,7 +110,7 @@ fn histories() -> Vec<(&'static str, Trace)> {
     ]
 }
 
-/// Returns the hit rate of each pass of a loop over this many keys, after a history.
+/// Returns the hit rate of each pass of a loop over this many keys, after one of the `histories`.
 fn passes_after(history: Trace, keys: u64, passes: u64) -> Vec<f64> {
     let mut tier = tier();
     hit_rate(&mut tier, 0, history, |_| KEY_BYTES + VALUE);
@@ -120,7 +120,7 @@ fn passes_after(history: Trace, keys: u64, passes: u64) -> Vec<f64> {
         .collect()
 }
 
-/// Of twenty passes, the first misses everything in any cache. The store may take four more passes to evict the entries
+/// The first of twenty passes misses everything in any cache. The store may take four more passes to evict the entries
 /// of the former load.
 #[test]
 fn a_loop_that_fits_is_kept_after_any_history() {
@@ -138,7 +138,7 @@ fn a_loop_that_fits_is_kept_after_any_history() {
     }
 }
 
-/// With an index made for entries of their size, ghosts find slots. In this test each entry takes two granules.
+/// The index is laid out for small entries (two granules each), so ghosts find free slots.
 #[test]
 fn a_loop_of_small_values_is_kept_as_well() {
     let params = Params::new(SIZE, 0).expecting(KEY_BYTES + 37);
@@ -152,8 +152,8 @@ fn a_loop_of_small_values_is_kept_as_well() {
     assert!(rate >= 90.0, "{rate:.1}");
 }
 
-/// Entries of a third of the expected size fill the index before the memory, so no ghost finds a slot. The textbook
-/// S3-FIFO holds as many entries as the index has slots.
+/// The keys and values have an eighth of the expected size, so the entries fill the index before the memory, and no
+/// ghost finds a slot. The textbook S3-FIFO holds as many entries as the index has slots.
 #[test]
 fn a_full_index_keeps_loops_and_favourites() {
     const SMALL: usize = KEY_BYTES + 8;

@@ -321,7 +321,7 @@ fn a_flood_that_fills_the_index_leaves_a_reserve_alone() {
 }
 
 /// A value that is too large for the rest of the tier takes room from the reserve, because no write fails for want of
-/// space. It takes no more than it needs.
+/// space. The value takes no more than it needs.
 #[test]
 fn a_value_longer_than_the_rest_of_the_tier_takes_room_from_a_reserve() {
     let mut tier = Tier::new(8 << 20);
@@ -349,8 +349,8 @@ fn without_a_reserve_a_flood_takes_unread_sessions() {
     assert!(kept < 50.0, "{kept:.1} %");
 }
 
-/// Returns the maximum and the minimum of bytes that a bounded cache held in the second half of its writes, in percent
-/// of its bound.
+/// Returns the maximum and the minimum number of bytes that a bounded cache held in the second half of its writes, in
+/// percent of its bound.
 fn bounded(load: Load, seed: u64, per_mille: u64, length: usize) -> (f64, f64) {
     let mut tier = Tier::new(8 << 20);
     let bound = tier.arena() * per_mille / 1000;

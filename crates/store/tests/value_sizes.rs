@@ -65,7 +65,7 @@ fn a_hole_that_a_short_value_leaves_is_filled_with_the_next_in_pieces() {
 }
 
 /// Returns the bytes of a full tier for each entry, besides its key of 36 bytes and its value: index, header, holes,
-/// rounding and all other bookkeeping. `expected` is the size of entries that the index is made for.
+/// rounding and all other bookkeeping. The index is laid out for entries of the size `expected`.
 fn beside(value: usize, expected: Option<usize>) -> f64 {
     const KEY: usize = 36;
     let stock = Params::new(LARGE, 0);
@@ -101,7 +101,7 @@ fn an_index_of_the_right_size_costs_few_bytes_an_entry() {
     assert!(found.iter().all(|(_, own, most)| own <= most), "{found:?}");
 }
 
-/// Tests that a tier reports the average size of its entries to within a granule, so that an index made for the
+/// Tests that a tier reports the average size of its entries to within a granule, so that an index laid out for the
 /// reported size fits.
 #[test]
 fn the_content_of_a_tier_shows_the_size_of_its_entries() {
@@ -151,7 +151,8 @@ fn a_new_working_set_has_taken_a_full_tier_over_after_two_passes() {
 }
 
 /// Both sizes are cut from the same pages, but the holes of one size do not fit the other: 300 bytes leave six
-/// granules, and 512 bytes need nine. Reaching the rate of a fresh tier would cost moves and splits.
+/// granules, and 512 bytes need nine. To reach the rate of an empty tier, the store would have to move runs and split
+/// entries.
 #[test]
 fn a_new_size_that_fits_no_hole_of_the_old_takes_over_within_two_points() {
     for (old, new) in [(300, 512), (704, 896)] {

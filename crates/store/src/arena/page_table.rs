@@ -1,7 +1,7 @@
 //! The page table: for each page, the granules in use, the partition that owns it, and its links to other pages.
 //!
-//! A page number outside of the table maps to the region's scrap word, so that a corrupt word in the region cannot
-//! cause an access at any other address.
+//! A page number outside the table maps to the region's scrap word, so that a corrupt word in the region cannot cause
+//! an access at any other address.
 use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, PAGE_META_BYTES, page_word};
 use crate::region::Region;
 
@@ -76,8 +76,8 @@ impl Region {
             & u64::from(NO_PAGE)) as u32
     }
 
-    /// Returns the partition that owns a page; `NO_PAGE` for a free page. Without the partition's lock the result is
-    /// only a hint.
+    /// Returns the partition that owns a page, or `NO_PAGE` if the page is free. Without the partition's lock the
+    /// result is only a hint.
     pub(crate) fn page_owner(&self, page: u32) -> u32 {
         match self.load(self.page_meta(page, page_word::LINK)) >> page_word::OWNER_SHIFT {
             page_word::NO_OWNER => NO_PAGE,

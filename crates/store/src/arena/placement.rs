@@ -1,7 +1,8 @@
 //! Finds memory for a whole entry: one run in a hole, a head and a tail in two holes, or a new page.
 //!
-//! This file evicts no entry, and takes pages only from the pool (`policy` and `set.rs` do the rest). An entry gets
-//! all of its memory or none. It is split only if the split is worth the second access.
+//! This file evicts no entry, and takes pages only from the pool (`policy` and `set.rs` evict, and take pages from
+//! partitions). An entry gets all of its memory or none. It is split only if the memory that the split saves is worth
+//! the second access.
 
 use super::page_table::RunKind;
 use super::pool::Grant;
@@ -12,8 +13,8 @@ use crate::partition::PartitionMut;
 /// The minimum size of a split entry in granules: for a shorter entry, the second access costs more than the unused
 /// hole.
 const MIN_SPLIT_GRANULES: u32 = 8;
-/// A hole of this many granules can take the head of any entry. So holes take at most a tenth of a page, for any size
-/// of value.
+/// The minimum size in granules of a hole that takes a head. A hole of this size can take the head of any entry with a
+/// short key, so unused holes take at most a tenth of a page, for any size of value.
 const MIN_HEAD_GRANULES: u32 = 4;
 
 impl PartitionMut<'_> {

@@ -1,8 +1,9 @@
 //! The pool of free pages, which all partitions share without a lock.
 //!
-//! A page has exactly one owner. One bit for each page says "free". The process that clears the bit, in an atomic
-//! read-modify-write, owns the page, and only the owner may set the bit again. The pool has no list besides the bits,
-//! so it has no ABA problem. Acquire and release on the bit pass the last owner's writes to the next owner.
+//! A page has exactly one owner. One bit for each page says whether the page is free. The process that clears the bit,
+//! in an atomic read-modify-write, owns the page, and only the owner may set the bit again. The pool has no list
+//! besides the bits, so it has no ABA problem. Acquire and release on the bit pass the last owner's writes to the next
+//! owner.
 //!
 //! A writer first reserves pages from a count, and then claims that many bits. The invariant is: bits set = count +
 //! pages that are reserved and not yet claimed. So a large entry gets all of its pages or none, and two writers
@@ -15,14 +16,14 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use crate::layout::region_word;
 use crate::region::Region;
 
-/// The number of passes over the summary before a claim gives up. A reserved bit exists all the time, but it can move
-/// behind the searcher; each such move means that another backend has made progress.
+/// The number of passes over the summary before a claim gives up. A reserved bit always exists, but it can move behind
+/// the searcher; each such move means that another backend has made progress.
 const CLAIM_ROUNDS: usize = 64;
-/// The number of partitions where a writer considers only one entry each; from the next partition it then evicts as
-/// much as it needs. A third of the rounds that `SET_ROUNDS` allows.
+/// The number of partitions where a writer considers only one entry each; from the next partition on it evicts as many
+/// entries as it needs. The number is a third of the rounds that `SET_ROUNDS` allows.
 const MAX_SINGLE_TURNS: u32 = 32;
 /// The number of visits to partitions during which a writer spares entries of caches within their reserve. A writer
-/// that still lacks room after them evicts reserved entries, too, because no write fails for want of space.
+/// that still lacks room after these visits evicts reserved entries, too, because no write fails for want of space.
 const MAX_SPARING_VISITS: u32 = 64;
 
 /// Pages reserved by one writer while it moves from one partition lock to another. Dropping the grant returns them.
@@ -65,8 +66,8 @@ impl Grant<'_> {
         self.pages >= wanted
     }
 
-    /// Converts a reserved page into an owned one. Reserves a page first if the grant is empty. Returns None if the
-    /// pool has none.
+    /// Claims a reserved page, so that the caller owns it. Reserves a page first if the grant is empty. Returns None if
+    /// the pool has none.
     pub(crate) fn claim(&mut self) -> Option<u32> {
         if !self.fill(1) {
             return None;
@@ -169,9 +170,9 @@ impl Region {
         None
     }
 
-    /// Claims a page of one word. If the word becomes empty, clears its summary bit and then reads the word again:
-    /// either this read sees a page that was freed in between, or the freeing process sets the summary bit after the
-    /// read.
+    /// Claims a page of one word. If the word becomes empty, clears its summary bit and then reads the word again. If
+    /// another process frees a page at the same time, this read sees the page, or that process sets the summary bit
+    /// after the read.
     fn claim_in(&self, word: usize) -> Option<u32> {
         let bits = self.word(self.layout.pool_at + word * 8);
         let mut seen = bits.load(Acquire);

@@ -63,8 +63,8 @@ fn new_keys_are_followed_and_overwrites_are_not() {
     let memory = Memory::new(1 << 20, 1);
     set(&memory, 1, 10);
     let mut seen = with(&memory, |partition| partition.inserted());
-    set(&memory, 1, 20); // in place
-    set(&memory, 1, 3_000); // elsewhere, with its slot
+    set(&memory, 1, 20); // overwritten in place
+    set(&memory, 1, 3_000); // moved to other memory, but keeps its slot
     assert_eq!(followed(&memory, &mut seen), Some(vec![]));
     set(&memory, 2, 10);
     set(&memory, 3, 10);

@@ -77,7 +77,7 @@ fn bytes(seed: u64, length: usize) -> Vec<u8> {
 fn values_of_all_lengths_come_whole() {
     let memory = Memory::new(4 << 20, 1);
     let region = &memory.region;
-    // Miri is slow, because it processes values byte by byte.
+    // Use fewer values under Miri, because it processes them byte by byte and is slow.
     let (all, over): (&[usize], &[usize]) = match cfg!(miri) {
         true => (&[1, 17], &[63]),
         false => (&[1, 2, 15, 16, 17, 32, 33], &[0, 1, 63, 2_000, PAGE - 1]),
@@ -112,7 +112,7 @@ fn values_that_take_no_page_are_read_at_once() {
     assert_eq!(valid(false), None);
 }
 
-/// Makes changes between the first piece and the second that end the value that the reader has begun.
+/// Makes changes between the first piece and the second that invalidate the value that the reader has begun.
 #[test]
 #[cfg_attr(miri, ignore = "minutes; the tests below take the same ways")]
 fn a_value_that_has_changed_is_not_gone_on_with() {

@@ -29,8 +29,8 @@ struct Page {
 
 impl Region {
     /// Checks the whole region. No other thread or process may use it during the check. `reserved` is the number of
-    /// pages in live grants. `hash` returns the hash of a cache and a key; it serves the check that each entry is at a
-    /// place where a lookup searches for it.
+    /// pages in live grants. `hash` returns the hash of a cache and a key, so that the check can verify that a lookup
+    /// finds each entry in its slot.
     pub fn validate(&self, reserved: u32, hash: impl Fn(u32, &[u8]) -> u64) {
         let mut pages = vec![Page::default(); self.layout.pages as usize];
         for id in 0..self.layout.partitions {

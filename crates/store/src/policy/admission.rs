@@ -1,14 +1,14 @@
 //! Admits a new entry: chooses its index slot and its queue.
 //!
-//! Until a partition must evict for the first time, and while its index is full, every new key joins the main queue. At
-//! all other times, only a key with a young ghost may join the main queue; every other key joins the small queue. This
-//! file evicts nothing.
+//! Every new key joins the main queue until the partition must evict for the first time, and while its index is full.
+//! At all other times, only a key with a young ghost may join the main queue; every other key joins the small queue.
+//! This file evicts nothing.
 
 use crate::index::{IndexSlot, SLOTS_PER_BUCKET};
 use crate::layout::partition_word;
 use crate::partition::PartitionMut;
 
-/// The number of live entries in four buckets, of eight slots each, at which the index counts as full.
+/// The number of live entries in four buckets at which the index counts as full; four buckets have 32 slots.
 const FULL_FOUR: u64 = 31;
 
 impl PartitionMut<'_> {
@@ -59,8 +59,8 @@ impl PartitionMut<'_> {
                 oldest = Some((slot.ghost_age(clock), number));
             }
         }
-        // Chooses the emptier bucket. By the power of two choices (Azar, Broder, Karlin and Upfal, 1994) this fills an
-        // index to nine tenths.
+        // Choose the emptier bucket. By the power of two choices (Azar, Broder, Karlin and Upfal, 1994) this choice
+        // fills an index to nine tenths.
         let emptier = vacant.into_iter().max_by_key(|(count, _)| *count);
         let number = emptier
             .and_then(|(_, number)| number)

@@ -11,7 +11,7 @@ use crate::index::IndexSlot;
 use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, partition_word};
 use crate::partition::{PartitionMut, PartitionRef};
 
-/// A partition is sparse if one in this many granules is a hole. At the first ratio compaction empties a page for the
+/// A partition is sparse if one granule in this many is a hole. With the first ratio, compaction empties a page for the
 /// pool. The second ratio applies if a run finds no hole, because the holes have the wrong sizes.
 pub(crate) const HOLE_RATIO_FOR_PAGES: u64 = 8;
 pub(crate) const HOLE_RATIO_FOR_RUNS: u64 = 32;

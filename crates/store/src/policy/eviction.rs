@@ -21,12 +21,12 @@ use crate::layout::{partition_word, queue_word};
 use crate::partition::PartitionMut;
 
 /// The number of entries of the main queue that a returning key is compared with. With one, loads whose working set
-/// moves lose two points; with three, a load of four times the tier loses two points.
+/// moves lose two points of hit rate; with three, a load of four times the tier loses two points.
 const OLDEST_COMPARED: u32 = 2;
 
 impl PartitionMut<'_> {
-    /// Considers one entry for eviction. Returns whether the entry was removed. Otherwise it stays, either at the young
-    /// end of the main queue, or in its place because it is spared.
+    /// Considers one entry for eviction, and returns whether the entry was removed. Otherwise the entry moves to the
+    /// young end of the main queue, or keeps its position because it is spared.
     pub(crate) fn judge_one(&mut self, now: i64, sparing: &mut Sparing) -> bool {
         let mut judged = self.judge_oldest(now, sparing);
         while matches!(judged, Judged::PassedOver) {
@@ -141,7 +141,7 @@ impl PartitionMut<'_> {
         );
     }
 
-    /// Removes an entry, and leaves its slot empty, or a ghost there if the entry expired in the main queue.
+    /// Removes an entry. Leaves its slot empty, or leaves a ghost in it if the entry expired in the main queue.
     pub(crate) fn drop_entry(&mut self, location: u32, cause: RemovalCause) {
         let slot = self.slot(self.entry(location).slot());
         let successor = match cause {
@@ -155,7 +155,7 @@ impl PartitionMut<'_> {
 
     fn remove_entry(&mut self, location: u32, cause: RemovalCause, successor: IndexSlot) {
         let entry = self.entry(location);
-        self.name(&entry, Some(cause)); // while the key can still be read
+        self.name(&entry, Some(cause)); // before the memory is freed, while the key can still be read
         let (allocation, header) = (entry.allocation(), entry.header());
         let slot = self.slot(entry.slot());
         self.dequeue(slot.in_main(), location, allocation.granules());
@@ -165,7 +165,7 @@ impl PartitionMut<'_> {
         self.report(header.event(allocation.granules(), Some(cause)));
     }
 
-    /// Removes the entry of a key, with any deadline and version; returns its header, or None if the key has no entry.
+    /// Removes the entry of a key, with any deadline and version. Returns its header; None if the key has no entry.
     pub fn remove(&mut self, key: &Key, cause: RemovalCause) -> Option<Header> {
         let (_, entry) = self.find(key)?;
         let header = entry.header();

@@ -10,9 +10,10 @@ use crate::partition::PartitionMut;
 use crate::policy::compact::{HOLE_RATIO_FOR_PAGES, HOLE_RATIO_FOR_RUNS};
 use crate::policy::share::Sparing;
 
-/// The number of evictions between two attempts to empty a page by moving its runs. It bounds the moves: each search
-/// for a hole, and each `reclaim`, moves at most 64 runs, plus 64 for each page that it empties and for each eight
-/// entries that it evicts.
+/// The number of evictions between two attempts to empty a page by moving its runs. In `cut_runs_evicting` a failed
+/// attempt is followed by one eviction more. The constant bounds the moves. One attempt moves at most 64 runs. A search
+/// for a hole, or a `reclaim`, makes one attempt, and another for each page that it empties and each eight entries that
+/// it evicts.
 const EVICTIONS_PER_MOVE: u32 = 8;
 /// The number of times that a write reclaims pages from its own partition before it sends the caller to another
 /// partition.
@@ -42,7 +43,8 @@ impl PartitionMut<'_> {
         Ok(allocation)
     }
 
-    /// Reserves the pages of a large value, all or none, before the code cuts a run.
+    /// Reserves all pages of a large value before any run is cut. Returns the number of needed pages as an error if it
+    /// cannot reserve them all.
     fn reserve_pages_evicting(
         &mut self,
         footprint: &Footprint,
@@ -95,7 +97,8 @@ impl PartitionMut<'_> {
             }
             until_move = until_move.checked_sub(1).unwrap_or(EVICTIONS_PER_MOVE);
         }
-        // The head and the tail may need a page each; a request for one page could repeat forever.
+        // Ask for two pages more, because the head and the tail may each need one. With a request for one, the caller
+        // could retry forever.
         Err(footprint.pages + 2)
     }
 
@@ -107,10 +110,10 @@ impl PartitionMut<'_> {
         held * 8 < u64::from(layout.pages / layout.partitions) * 7 && layout.partitions > 1
     }
 
-    /// Evicts entries here until `grant` covers `pages`, or until no more can be evicted; returns the number of pages
-    /// that the grant covers. It serves the write of another partition: the caller holds only the lock of this
-    /// partition. If this partition has few entries, this considers only one, and the writer continues in another
-    /// partition. Otherwise this partition would lose used entries, while other partitions keep unused ones.
+    /// Evicts entries here until `grant` covers `pages`, or until no more can be evicted. Returns the number of pages
+    /// that the grant covers. The caller holds only the lock of this partition, and the write may be to this partition
+    /// or to another. In a partition with few entries, `reclaim` considers only one entry and leaves the rest to other
+    /// partitions. Without this limit, the partition would lose entries in use while other partitions keep unused ones.
     pub fn reclaim(&mut self, pages: u32, now: i64, grant: &mut Grant) -> u32 {
         let bound = self.entries() + self.field(partition_word::RUN_PAGES) + 1;
         let mut until_move = 0;

@@ -14,8 +14,8 @@ use crate::partition::PartitionMut;
 
 /// The number of entries that a search for an entry to evict may skip.
 const MOST_PASSED_OVER: u32 = 64;
-/// The number of entries that a search may skip in addition for each page that a large value needs. Copying a page
-/// takes as long as skipping this many entries.
+/// The number of entries that a search may skip in addition for each page that a large value needs. Skipping this many
+/// entries takes as long as copying a page.
 const PASSED_OVER_A_PAGE: u32 = 8;
 /// The maximum number of index slots that one search reads; it is bounded because most slots are empty in a partition
 /// with large values.
@@ -25,8 +25,8 @@ const MOST_SLOTS: u32 = 1024;
 pub(crate) struct Sparing {
     /// The number of reserved entries that the search may still skip.
     pub(crate) passes: u32,
-    /// Whether the search gives up if the oldest entries are still reserved when it may skip no more, because another
-    /// partition may have entries to evict.
+    /// Whether the search gives up once it may skip no more and the next entry is reserved, because another partition
+    /// may have entries to evict.
     pub(crate) spares: bool,
 }
 
@@ -91,12 +91,12 @@ impl PartitionMut<'_> {
         (number, self.slot(number))
     }
 
-    /// Returns whether the entry belongs to a cache within its reserve; true also for location 0, no entry.
+    /// Returns whether the entry belongs to a cache within its reserve. Returns true for location 0, which is no entry.
     pub(crate) fn is_reserved(&self, location: u32) -> bool {
         location == 0 || self.rank_at(location) == Rank::Reserved
     }
 
-    /// Returns the rank of an entry's cache. Does not read the entry if no cache has a rank of its own.
+    /// Returns the rank of an entry's cache. If every cache has the rank `Plain`, does not read the entry.
     pub(crate) fn rank_at(&self, location: u32) -> Rank {
         match self.has_ranks() {
             true => self.rank(self.entry(location).header().cache),

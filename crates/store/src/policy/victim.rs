@@ -1,7 +1,8 @@
 //! Chooses victims: the partition that gives pages, and the queue that loses the next entry.
 //!
-//! It chooses partitions so that their many small queues behave like one large queue. The code holds no lock, and other
-//! processes may change the words that it reads, so its results are hints. `eviction.rs` removes the entries.
+//! This file chooses partitions so that their many small queues behave like one large queue. Its functions hold no
+//! lock, and other processes may change the words that they read, so the results are hints. `eviction.rs` removes the
+//! entries.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -10,8 +11,7 @@ use crate::layout::{NO_PAGE, partition_word, queue_word, region_word};
 use crate::partition::PartitionMut;
 use crate::region::Region;
 
-/// The number of pages that the search probes for an owner that can give pages, before it tries the partitions one
-/// after the other.
+/// The number of pages whose owner the search checks, before it tries the partitions one after the other.
 const VICTIM_PROBES: usize = 16;
 /// 2^32 divided by the golden ratio. Its multiples, modulo 2^32, are spread evenly over the arena (Knuth, "The Art of
 /// Computer Programming", volume 3, section 6.4).
@@ -59,7 +59,7 @@ impl Region {
     }
 
     /// Returns the partition that should give pages: the owner of the next page in a walk that visits the arena evenly.
-    /// So the walk chooses partitions in proportion to the memory that they hold, an entry's time in the tier does not
+    /// The walk chooses partitions in proportion to the memory that they hold. So an entry's time in the tier does not
     /// depend on its partition, and many small queues behave like one large queue. With `defers_to_tier`, the shares of
     /// the whole tier choose the queue that loses the next entry, and the walk chooses only an owner with an entry in
     /// this queue.
@@ -88,13 +88,13 @@ impl Region {
 }
 
 impl PartitionMut<'_> {
-    /// Returns whether the partition has too few entries for a policy of its own, so that the shares of the whole
-    /// tier choose the next entry to evict.
+    /// Returns whether the partition has too few entries to follow its own queues, so that the shares of the whole tier
+    /// choose the next entry to evict.
     pub(crate) fn defers_to_tier(&self) -> bool {
         self.entries() < MIN_ENTRIES_FOR_OWN_POLICY && self.region().layout.partitions > 1
     }
 
-    /// Returns whether the small queue holds more than its share. With few entries in this partition (large values)
+    /// Returns whether the small queue holds more than its share. With few entries in this partition (large values),
     /// the shares of the whole tier decide, because a small queue of three entries cannot hold five percent.
     pub(crate) fn small_exceeds_its_share(&self) -> bool {
         if self.field(partition_word::SMALL + queue_word::COUNT) == 0

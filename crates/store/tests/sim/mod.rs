@@ -1,4 +1,4 @@
-//! Textbook caches and traces for a comparison with the store, and the store behind the same interface.
+//! Textbook caches and traces to compare the store with, and the store behind the same interface.
 //!
 //! All caches get the same requests and the same number of bytes; only the store pays for its bookkeeping out of these
 //! bytes. The textbook caches are simulations and not fast.
@@ -47,9 +47,8 @@ pub fn hit_rate(
     100.0 * hits as f64 / total as f64
 }
 
-/// Runs passes of four gets for each key over values of one size, with four times the data that fit in the tier;
-/// returns the hit rate of the last pass. Keys are numbered from `base` on, and each pass takes its seed from the
-/// range.
+/// Runs passes of four gets for each key over values of one size, with four times the data that fit in the tier.
+/// Returns the hit rate of the last pass. Keys are numbered from `base` on. Each pass takes its seed from the range.
 pub fn passes(
     cache: &mut dyn Cache,
     size: usize,

@@ -1,7 +1,7 @@
 //! Adds deadlines to a cache that has none: an entry past its deadline counts as a miss.
 //!
-//! It makes no sweep. An expired or removed entry occupies its memory until the policy evicts it, as in a cache that
-//! checks deadlines only on reads.
+//! The wrapper makes no sweep. An expired or removed entry occupies its memory until the policy evicts it, as in a
+//! cache that checks deadlines only on reads.
 
 use std::collections::HashMap;
 

@@ -9,7 +9,8 @@ pub fn each(keys: u64, times: u64) -> impl Iterator<Item = u64> {
     (0..keys * times).map(move |turn| turn / times)
 }
 
-/// Yields all keys forwards, then backwards, and so on: at each turn, the key that was read last is read next.
+/// Yields all keys forwards, then backwards, and so on: when the direction changes, the key that was read last is read
+/// next.
 pub fn zigzag(keys: u64, length: usize) -> impl Iterator<Item = u64> {
     (0..length as u64).map(move |turn| {
         let step = turn % (2 * keys);

@@ -132,7 +132,7 @@ impl Cache for S3Fifo {
         let main = self.ghost_set.remove(&key);
         if main {
             let at = self.ghosts.iter().position(|ghost| ghost.0 == key);
-            // A ghost that has left the set keeps its place in the queue, as in an implementation that uses tags.
+            // A ghost that has left the set keeps its position in the queue, as in an implementation that uses tags.
             if let Some(at) = at.filter(|_| self.ghosts.len() < 4096) {
                 self.bytes[2] -= self.ghosts.remove(at).unwrap().1;
             }
@@ -149,7 +149,7 @@ impl Cache for S3Fifo {
     }
 }
 
-/// A cache with one queue, and a hand that skips visited entries and stays at the place of its last eviction.
+/// A cache with one queue, and a hand that skips visited entries and stays at the position of its last eviction.
 pub struct Sieve {
     capacity: usize,
     used: usize,

@@ -1,4 +1,4 @@
-//! The store behind the interface `Cache`. It runs in one thread, so it meets the locking rules.
+//! The store behind the interface `Cache`. It runs in one thread, so it needs no locks.
 
 use std::alloc;
 use std::ptr::NonNull;

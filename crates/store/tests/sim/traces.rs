@@ -62,7 +62,7 @@ pub fn looping(keys: u64, length: usize) -> impl Iterator<Item = u64> {
     (0..length as u64).map(move |turn| turn % keys)
 }
 
-/// Yields requests of which 20 % of the keys get 80 %.
+/// Yields requests in which 20 % of the keys get 80 % of the requests.
 pub fn hot_and_cold(seed: u64, keys: u64, length: usize) -> impl Iterator<Item = u64> {
     let mut random = Random::new(seed);
     let hot = keys / 5;
