@@ -1,9 +1,9 @@
 //! The errors that pgcache itself raises, each declared once with its SQLSTATE, message, detail and hint.
 //!
-//! Errors of Postgres (a failed cast, a serialization failure, a missing privilege) keep their texts and are not
-//! listed here. `pg::session::failure` removes a detail that would show a row, and `pg::session::hint` adds hints to
-//! some errors. Messages follow the style of Postgres: lower case, no full stop. They contain no part of a key or a
-//! value, because they are written to logs. Each error has a hint, which docs/reference.md repeats.
+//! Postgres errors (a failed cast, a serialization failure, a missing privilege) keep their texts and are not listed
+//! here. `pg::session::failure` removes a detail that would show a row, and `pg::session::hint` adds hints to some
+//! errors. Messages follow the style of Postgres: lower case, no full stop. They contain no part of a key or a value,
+//! because messages are written to logs. Each error has a hint, which docs/reference.md repeats.
 
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -262,7 +262,7 @@ errors! {
         hint "Write to the table with SQL.";
     }
 
-    /// A default ttl was set for a cache whose value or deadline Postgres computes: functions cannot write to the
+    /// A default ttl was set for a cache whose value or deadline Postgres computes. SQL functions cannot write to the
     /// cache.
     GeneratedTtl => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "cache whose value or deadline column is generated cannot have a default ttl";
@@ -481,13 +481,13 @@ errors! {
         hint "Publish the messages in several transactions, or publish shorter messages.";
     }
 
-    /// `pgcache.resp_kill` was called for a client that the role may not end.
+    /// `pgcache.resp_kill` was called for a client that the caller's role may not end.
     ClientOfAnother => ERRCODE_INSUFFICIENT_PRIVILEGE {
         message "permission denied to terminate a client of the Redis protocol";
         hint "Only roles with privileges of the client's role or of pg_signal_backend may terminate it, and only superusers if the client's role is a superuser.";
     }
 
-    /// A trigger function of pgcache was not called by the right trigger.
+    /// A trigger function of pgcache was called, but not by the trigger that it is for.
     NotATrigger(name: &'static str) => ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED {
         message "function \"pgcache.{name}\" was not called by its trigger";
         hint "Use cache_create() or cache_depend(), which create such triggers.";

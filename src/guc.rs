@@ -10,15 +10,15 @@ use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 /// On by default. In an emergency an administrator turns it off without a restart.
 static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 
-/// In kilobytes. The default of 64 MB holds some 400,000 small entries and is negligible on any server that runs
-/// Postgres.
+/// In kilobytes. The default of 64 MB holds some 400,000 small entries, and is little on any server that runs Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
-/// In kilobytes: the most that the store can address.
+/// The largest size that the store can address, in kilobytes.
 const LARGEST_HOT_SIZE: i32 = (pgcache_store::MAX_REGION / 1024) as i32;
-/// The bytes of key and value. The default of 0 takes the average size in the tier when the server stopped.
+/// The average size of key and value in bytes. The default of 0 means the average size in the tier when the server
+/// stopped.
 static HOT_ENTRY_SIZE: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// In kilobytes. A page fragment or an image fits into the default; a value that would evict thousands of entries does
-/// not.
+/// In kilobytes. A page fragment or an image fits into the default. A value that does not fit would evict thousands of
+/// entries.
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// On by default. A user who doubts a value turns it off in one session and compares.
 static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
@@ -31,11 +31,11 @@ pub fn save_memory() -> bool {
     SAVE_MEMORY.get()
 }
 
-/// In milliseconds. Expired rows cost only space, and in the default of 10 s little of it; a visit costs some
+/// In milliseconds. Expired rows cost only space, and within the default of 10 s little of it. A visit costs some
 /// milliseconds of a database's time.
 static EXPIRE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-/// In rows. Deleting the default number takes some tens of milliseconds. It keeps the keys of a transaction few enough
-/// to be marked one by one in the hot tier.
+/// In rows. Deleting the default number takes some tens of milliseconds, and a transaction has few enough keys to be
+/// marked one by one in the hot tier.
 static EXPIRE_BATCH: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 
 /// Returns whether the hot tier is read and filled, the Redis protocol answers, and workers sweep. Only the code of
@@ -57,7 +57,7 @@ pub fn expire_batch() -> i64 {
     i64::from(EXPIRE_BATCH.get())
 }
 
-/// In milliseconds. The default is longer than most loaders take, and shorter than the patience of most callers.
+/// In milliseconds. The default is longer than most loaders take, and shorter than most callers are willing to wait.
 static FETCH_WAIT: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 /// In milliseconds. The default is twice the wait: a session that waits for a slow holder gives up before a second
 /// holder begins.
@@ -78,10 +78,10 @@ pub fn lease_time() -> i64 {
 /// Auto by default. A user who doubts direct access compares it with the plans.
 static TABLE_PATH: GucSetting<TablePath> = GucSetting::<TablePath>::new(TablePath::Auto);
 
-/// How calls access the rows of a table cache.
+/// The way calls access the rows of a table cache.
 #[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
 pub enum TablePath {
-    /// Directly by the index if the table is plain enough, otherwise by plans.
+    /// Directly by the index if the table is plain enough; otherwise by plans.
     #[name = c"auto"]
     Auto,
     /// Only by kept plans.
@@ -99,7 +99,8 @@ pub fn hot_size() -> usize {
     usize::try_from(HOT_SIZE.get()).unwrap_or(0) * 1024
 }
 
-/// Returns the bytes of key and value that the layout of the tier's index assumes; None: the average of the last run.
+/// Returns the bytes of key and value that the layout of the tier's index assumes. None means the average of the last
+/// run.
 pub fn hot_entry_size() -> Option<usize> {
     usize::try_from(HOT_ENTRY_SIZE.get())
         .ok()
@@ -116,7 +117,7 @@ pub fn hot_tier() -> bool {
     HOT_TIER.get() && enabled()
 }
 
-/// Defines the settings. `preloading`: the server is starting, so that shared memory can still be requested.
+/// Defines the settings. `preloading` is true while the server starts, when shared memory can still be requested.
 pub fn define(preloading: bool) {
     GucRegistry::define_bool_guc(
         c"pgcache.enabled",
@@ -133,8 +134,8 @@ pub fn define(preloading: bool) {
         &HOT_SIZE,
         0,
         LARGEST_HOT_SIZE,
-        // Without preloading it is too late for a postmaster setting. The setting is still defined, because otherwise
-        // each session would warn of it if the configuration file contains it.
+        // Without preloading it is too late for a postmaster setting. The setting is defined nevertheless, because
+        // otherwise each session would warn of it if the configuration file contains it.
         match preloading {
             true => GucContext::Postmaster,
             false => GucContext::Sighup,
@@ -226,7 +227,7 @@ pub fn define(preloading: bool) {
         crate::pg::session::pause::define();
         crate::pg::session::fault::define(preloading);
     }
-    // Makes Postgres warn of a misspelt pgcache.* in a configuration file instead of ignoring it.
+    // Makes Postgres warn of a misspelt `pgcache.*` in a configuration file, instead of ignoring it.
     crate::pg::session::reserve_settings_prefix(c"pgcache");
 }
 

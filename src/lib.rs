@@ -1,4 +1,4 @@
-//! pgcache: a cache inside Postgres, for SQL and for clients of the Redis protocol.
+//! pgcache: a cache inside Postgres, for SQL and for Redis clients.
 //!
 //! The modules from the top down; a module names only modules below it:
 //!

@@ -116,8 +116,8 @@ fn cache_alter(
             change,
         )?);
     }
-    // Changing a column's DEFAULT needs the strongest lock. It is taken at once, because two sessions that both start
-    // with a weaker lock would wait for each other.
+    // Changing a column's DEFAULT needs the strongest lock. Take it at once, because two sessions that both start with
+    // a weaker lock would wait for each other.
     let mode = match ttl {
         Some(_) => Mode::Remove,
         None => Mode::Define,

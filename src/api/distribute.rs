@@ -21,8 +21,8 @@ fn cache_distribute(cache: Option<Oid>, shard_count: Option<i32>) -> Answer<()> 
 }
 
 /// Runs one of the functions in `routes` on entries of this node, because another node has sent the call. The SQL
-/// function is strict and returns no set, so Postgres replaces a call with a NULL key by NULL before Citus plans it;
-/// Citus would crash on a call with a NULL key.
+/// function is strict and returns no set, so Postgres replaces a call with a NULL key by NULL before Citus plans the
+/// call. Otherwise Citus would crash on the NULL key.
 #[pg_extern]
 fn at_key(
     key: Option<Text>,

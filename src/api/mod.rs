@@ -1,8 +1,8 @@
 //! The SQL API: one Rust function for each SQL function of `sql/pgcache--*.sql`.
 //!
-//! A function here checks its arguments, names the privileges that the caller needs, and converts values. The meaning
-//! of the call is in `cache`. The SQL declarations are written by hand. A declaration that differs from its Rust
-//! function would be undefined behaviour, so `t/tests/signatures.rs` compares each pair.
+//! Each function checks its arguments, names the privileges that the caller needs, and converts values. `cache`
+//! implements the meaning of the call. The SQL declarations are written by hand. A declaration that differs from its
+//! Rust function would cause undefined behaviour, so `t/tests/signatures.rs` compares each pair.
 
 /// Declares functions on entries; see [`crate::pg::value::call::functions`].
 macro_rules! functions {

@@ -171,7 +171,7 @@ fn tier_shares() -> OutRow<5> {
     ])
 }
 
-/// Returns the number of marks that stand; 0 while no transaction is committing or prepared.
+/// Returns the number of marks in the tier. It is 0 while no transaction is committing or prepared.
 fn pending(tier: &Tier) -> u64 {
     let slots: u64 = (0..tier.caches().len() as u32)
         .map(|number| u64::from(tier.slot(number).pending_writers.load(SeqCst)))
@@ -179,8 +179,8 @@ fn pending(tier: &Tier) -> u64 {
     slots + tier.marks().standing()
 }
 
-/// Resets the statistics of one cache to 0; without a cache, the statistics of all caches in this database, of the
-/// tier and of the Redis protocol.
+/// Resets the statistics of one cache to 0. Without a cache, resets the statistics of all caches in this database, of
+/// the tier and of the Redis protocol.
 #[pg_extern]
 fn reset_stats(cache: Option<Oid>) -> Answer<()> {
     if let (None, Some(board)) = (cache, ClientRegistry::of_server()) {

@@ -68,9 +68,9 @@ fn client_row(pid: u32, shown: &Shown) -> Row<16> {
     ]
 }
 
-/// Returns the counters of the Redis protocol; no row if no process listens: clients, connections, rejected, cut_off,
-/// killed, commands, batches, largest_batch, hits, misses, bytes_in, bytes_out, failed_authentications,
-/// failed_handshakes, questions, queue_depth, queue_full, messages, ring_overflows, tracked_keys, since.
+/// Returns the counters of the Redis protocol: clients, connections, rejected, cut_off, killed, commands, batches,
+/// largest_batch, hits, misses, bytes_in, bytes_out, failed_authentications, failed_handshakes, questions, queue_depth,
+/// queue_full, messages, ring_overflows, tracked_keys, since. Returns no row if no process listens.
 #[pg_extern]
 fn resp_figures() -> Rows<21> {
     Rows(
@@ -111,8 +111,7 @@ fn figures_row(registry: ClientRegistry) -> Row<21> {
     ]
 }
 
-/// Returns the memory of the clients of the Redis protocol; no row if no process listens: client_memory,
-/// evicted_clients.
+/// Returns the memory of Redis clients: client_memory, evicted_clients. Returns no row if no process listens.
 #[pg_extern]
 fn resp_memory() -> Rows<2> {
     let row = |registry: ClientRegistry| {
@@ -138,8 +137,8 @@ fn resp_kill(id: Option<i64>) -> Answer<bool> {
     Ok(registry.end(id))
 }
 
-/// Returns whether a user may end a client. The rule is the rule for Postgres sessions: only a superuser ends a
-/// superuser's client.
+/// Returns whether a user may end a client, by the rule for Postgres sessions: only a superuser ends a superuser's
+/// client.
 fn may_end(user: Oid, role: u32) -> bool {
     let is_superuser = |role: Oid| login::role(role).is_some_and(|facts| facts.is_superuser);
     if is_superuser(user) {

@@ -1,6 +1,6 @@
 //! Rate limits: an entry counts the hits of a fixed time window, and its deadline is the end of the window.
 //!
-//! Guards that all sessions together get exactly `max_hits` hits in a window: the increment is atomic, and its result
+//! All sessions together get exactly `max_hits` hits in a window, because the increment is atomic and its result
 //! decides. A caller that finds the window full is refused without a write.
 
 use pgrx::datum::Interval;
@@ -20,11 +20,11 @@ pub struct Verdict {
     pub allowed: bool,
     /// How many more hits the window allows.
     pub remaining: i64,
-    /// The end of the window, for a refused hit; None if it is unknown.
+    /// The end of the window after a refused hit; None if it is unknown.
     pub until: Deadline,
 }
 
-/// Counts one hit if the window has room, and returns whether it was counted.
+/// Counts one hit if the window has room.
 pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verdict, Error> {
     let hashed = cache.hashed(key);
     let mut counts = Look::Counted;
@@ -46,7 +46,7 @@ pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verd
                 until: None,
             });
         }
-        // Other sessions were faster. The next round finds the window full, or ended.
+        // Other sessions were faster. The next round finds the window full or ended.
     }
 }
 

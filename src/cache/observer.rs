@@ -89,8 +89,8 @@ pub fn register() {
     });
 }
 
-/// Removes dependent entries at once if the commit has begun, because the step that removes them has already run. A
-/// trigger that the commit itself fires may change rows on which entries depend.
+/// Removes dependent entries at once if the commit has begun, because the step that removes them has already run. This
+/// happens if a trigger that the commit itself fires changes rows on which entries depend.
 fn remove_at_once_if_committing() {
     if events::phase() == Phase::Committing {
         remove_dependents();
@@ -108,14 +108,14 @@ fn remove_dependents() {
     removal::at_commit();
 }
 
-/// Removes the entries that [`remove_dependents`] removes, but earlier, while user-defined code may still run. Does
-/// so only if the removal runs user-defined code, and repeats until that code notes nothing more to remove.
+/// Removes the entries that [`remove_dependents`] removes, but earlier, while user-defined code may still run. Does so
+/// only if the removal runs user-defined code, and repeats the removal until that code notes nothing more to remove.
 fn remove_dependents_early() {
     again::look_again();
     applied::see_truncated();
     while source::has_altered() || pending::has_children() || removal::runs_user_code() {
         pending::note_end();
-        // If no note exists, a PREPARE may continue, which must itself refuse cursors WITH HOLD.
+        // If nothing is noted, a PREPARE may continue; it must itself refuse cursors WITH HOLD.
         if pending::has_noted() {
             pre_commit_portal::close_cursors();
         }
@@ -146,7 +146,7 @@ fn at_moment(moment: Moment) {
             }
             pause::at(Window::MarkToVisible);
         }
-        // The steps of a commit that a prepared transaction needs; the marks move to a record. Postgres itself refuses
+        // The steps of a commit that a prepared transaction needs. The marks move to a record. Postgres itself refuses
         // to prepare a transaction with pending notifications.
         Moment::BeforePrepare => {
             remove_dependents();

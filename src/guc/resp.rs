@@ -19,7 +19,7 @@ static SOCKET: Text = GucSetting::<Option<CString>>::new(Some(c""));
 static SOCKET_GROUP: Text = GucSetting::<Option<CString>>::new(Some(c""));
 /// One by default, because one network process answers more requests than most networks carry.
 static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(1);
-/// The most network processes: the work queue and the client registry have places for this many.
+/// The largest number of network processes. The work queue and the client registry have room for this many.
 const MOST_WORKERS: i32 = 16;
 /// Two by default: one executor that never waits for a lock, and one that may wait.
 static EXECUTORS: GucSetting<i32> = GucSetting::<i32>::new(DEFAULT_EXECUTORS);
@@ -194,7 +194,7 @@ pub fn max_output() -> usize {
     kilobytes(&MAX_OUTPUT)
 }
 
-/// Returns how many bytes of memory all clients together may take; None: no limit.
+/// Returns how many bytes of memory all clients together may take. None means no limit.
 pub fn max_clients_memory() -> Option<usize> {
     Some(kilobytes(&MAX_CLIENTS_MEMORY)).filter(|bytes| *bytes > 0)
 }
@@ -210,22 +210,22 @@ pub fn slower_than() -> Option<Duration> {
     Some(Duration::from_micros(micros))
 }
 
-/// Returns how long a client may be idle; None: no limit.
+/// Returns how long a client may be idle. None means no limit.
 pub fn idle_timeout() -> Option<Duration> {
     seconds(&IDLE_TIMEOUT)
 }
 
-/// Returns how long a client may take to authenticate; None: no limit.
+/// Returns how long a client may take to authenticate. None means no limit.
 pub fn authentication_timeout() -> Option<Duration> {
     seconds(&AUTHENTICATION_TIMEOUT)
 }
 
-/// Returns how long a client must be idle before the system checks its connection; None: the system's default.
+/// Returns how long a client must be idle before the system checks its connection. None means the system's default.
 pub fn keepalive() -> Option<Duration> {
     seconds(&KEEPALIVE)
 }
 
-/// Defines the settings of the protocol. `preloading` as in [`super::define`].
+/// Defines the settings of the protocol. [`super::define`] explains `preloading`.
 pub(super) fn define(preloading: bool) {
     define_listeners(preloading);
     let text = |name: &'static CStr, short, long, setting, context| {

@@ -31,7 +31,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// worker can be started again.
 const SHORTEST_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
 
-/// The longest step of a sweep. Triggers on a cache are the code of its owner: a trigger that never returns would keep
+/// The longest step of a sweep. Triggers on a cache are the code of its owner. A trigger that never returns would keep
 /// all other caches of the database from being swept, and would hold back VACUUM.
 const LONGEST_STEP: Duration = Duration::from_secs(30);
 
@@ -39,14 +39,15 @@ const LONGEST_STEP: Duration = Duration::from_secs(30);
 /// of an unlogged table's index for ever.
 const LONGEST_WAIT_FOR_PAGE: Duration = Duration::from_secs(10);
 
-/// The time between two visits to a database that only vacuum. The earlier visit stays while more requests come.
+/// The time between two visits to a database that only vacuum. The earlier of the two visits stays while more requests
+/// arrive.
 const REQUESTS_APART: Duration = Duration::from_secs(1);
 
 /// The launcher's record of a database.
 struct Known {
     /// When the next sweep of the database is due.
     next: Instant,
-    /// When requests for a VACUUM are answered next.
+    /// When the next visit that answers requests for a VACUUM is due.
     next_request: Instant,
     /// The value of `extension_generation` at the beginning of the last visit, if the visit found no extension.
     without: Option<u64>,
@@ -123,7 +124,7 @@ impl Launcher {
         }
     }
 
-    /// Terminates workers whose step takes too long, and puts their caches off, as after an error.
+    /// Terminates workers whose step takes too long. Postpones the sweep of their caches, as after an error.
     fn end_overdue(&mut self) {
         for (place, visit) in self.visits.iter_mut().enumerate() {
             let shared = self.shmem.visit(place);
@@ -151,8 +152,8 @@ impl Launcher {
         }
     }
 
-    /// Puts off the cache in whose step a worker has ended. A trigger may have ended the worker, which could not
-    /// record its own end.
+    /// Postpones the sweep of the cache in whose step a worker has ended. A trigger may have ended the worker, which
+    /// then could not record its own end.
     fn put_off_after_end(&self, cache: Option<CacheId>) {
         let Some(cache) = cache else {
             return;
@@ -203,7 +204,8 @@ impl Launcher {
         }
     }
 
-    /// Starts visits while places are free. If a database must wait for a place, asks workers that could end to end.
+    /// Starts visits while fewer than [`VISITS`] are running. If a database must wait for a visit, asks the workers
+    /// that could end to end.
     fn start_due(&mut self, interval: Duration) {
         while let Some((database, only_vacuums)) = self.next_visit() {
             let Some(place) = self.visits.iter().position(Option::is_none) else {
@@ -272,8 +274,9 @@ impl Launcher {
         })
     }
 
-    /// Returns when a database that is visited now is due again: one interval after it was due, so that the rhythm
-    /// stays, and at least half an interval from now. A visit that only vacuums does not change the rhythm.
+    /// Returns when a database that is visited now is due again: one interval after its last due time, so that the
+    /// visits keep their rhythm, and at least half an interval from now. A visit that only vacuums does not change the
+    /// rhythm.
     fn due_after(
         &self,
         database: Oid,
@@ -310,8 +313,8 @@ impl Launcher {
         })
     }
 
-    /// Returns when a database is due. A database without the extension is due only after a long time; see
-    /// [`LOOK_AGAIN`].
+    /// Returns when a database is due. A database without the extension is due again only after [`LOOK_AGAIN`], which
+    /// is long.
     fn due_at(&self, known: &Known) -> Instant {
         let again = match session::in_recovery() {
             true => LOOK_AGAIN_ON_STANDBY,
@@ -328,7 +331,7 @@ impl Launcher {
         known.without == Some(self.shmem.extension_generation())
     }
 
-    /// Returns how long to sleep; None: until a signal comes. During a visit the sleep is at most the time that a
+    /// Returns how long to sleep. None means until a signal comes. During a visit the sleep is at most the time that a
     /// VACUUM may wait for a page.
     fn pause(&self, interval: Option<Duration>) -> Option<Duration> {
         let next = interval.map(|interval| self.until_next(interval));
@@ -340,8 +343,8 @@ impl Launcher {
         }
     }
 
-    /// Returns the time until the next visit is due; at most one interval, because the list of databases is read again
-    /// after that. The end of a visit wakes the launcher earlier.
+    /// Returns the time until the next visit is due. The time is at most one interval, because the list of databases is
+    /// then read again. The end of a visit wakes the launcher earlier.
     fn until_next(&self, interval: Duration) -> Duration {
         let now = Instant::now();
         let due = self.unvisited().map(|(_, known)| self.due_at(known));

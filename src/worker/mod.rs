@@ -5,7 +5,7 @@
 //! - [`turns`], [`sweep_job`], [`pace`]: how the caches of a database share the time of a visit.
 //! - [`vacuum`]: the VACUUMs of a visit. When a writer requests one, the launcher starts a visit early.
 //!
-//! The rules about caches are in `cache`. A visit is short because it takes one of `max_worker_processes`; its worker
+//! The rules about caches are in `cache`. A visit is short because it takes one of `max_worker_processes`. Its worker
 //! gives way to every session (see `pg::worker::background`).
 
 mod launcher;
@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use crate::pg::worker::background::{self, Tasks};
 
-/// Registers the launcher; called only while preloading. `beside` is a further task of the launcher: the launcher runs
-/// it at each wake-up, and it returns the time until its next run.
+/// Registers the launcher; called only while preloading. `beside` is another task of the launcher. The launcher runs it
+/// at each wake-up, and it returns the time until its next run.
 pub fn register(beside: fn() -> Option<Duration>) {
     background::register(Tasks {
         launcher: launcher::run,

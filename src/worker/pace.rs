@@ -2,7 +2,7 @@
 //! database get their turns.
 //!
 //! Triggers on a cache, and functions in its policies, are the code of its owner, and may be slow for each removed or
-//! checked row. Then a step takes fewer rows. If smaller steps are as slow, because a trigger is slow for each
+//! checked row. Then a step takes fewer rows. If smaller steps take as long, because a trigger is slow for each
 //! statement, steps keep their full size.
 //!
 //! One byte of the cache's [`SweepState`] keeps the size: how often a step is halved, or a note that halving is
@@ -20,8 +20,8 @@ pub const LONG: Duration = Duration::from_secs(1);
 
 /// The most halvings, down to one row of the largest `pgcache.expire_batch`.
 const MOST: u8 = 14;
-/// This number and higher numbers mean that halving was useless. Each further long step adds one; after the highest
-/// number halving is tried again.
+/// This value and higher values of the byte mean that halving was useless. Each further long step adds one; after the
+/// highest value halving is tried again.
 const OF_NO_USE: u8 = 0xF0;
 /// The additional halvings after a step that the launcher has ended, because the full time of the step is unknown.
 const ENDED: u8 = 4;
@@ -43,7 +43,7 @@ pub fn blocks(state: &SweepState) -> u32 {
     (CHUNK >> halvings(state)).max(1)
 }
 
-/// Adapts the size to a step that took this long. `whole`: the step used its whole budget.
+/// Adapts the size to a step that took the time `took`. `whole` is true if the step used its whole budget.
 pub fn learn(state: &SweepState, took: Duration, whole: bool) {
     let before = state.pace.load(Relaxed);
     state.pace.store(after(before, took, whole), Relaxed);
@@ -64,7 +64,7 @@ fn after(before: u8, took: Duration, whole: bool) -> u8 {
         };
     }
     match is_long {
-        // A step that was already made smaller still takes several seconds.
+        // A step that was already made smaller still takes several seconds, so halving is useless.
         true if before > 0 && took > LONG * 4 => OF_NO_USE,
         true => (before + doublings(took)).min(MOST),
         false if whole && took * 4 < LONG => before.saturating_sub(1),

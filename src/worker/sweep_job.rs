@@ -1,5 +1,5 @@
 //! [`Job`]: the sweep of one cache within a visit, step by step, followed by its VACUUM. The sweep is repeated if
-//! writers have put the cache above its limit while it ran. Other caches have their turns between the steps.
+//! writers have put the cache above its limit while it ran. Other caches take their turns between the steps.
 //!
 //! `visit` decides when a step runs, and opens a transaction for each step.
 
@@ -65,8 +65,8 @@ impl Job {
     }
 
     /// Returns the rank; the cache with the lowest rank is next. Caches of owners without a long step come first, then
-    /// caches without a long step of their own, then caches that have used the least time. `owner` is the time of the
-    /// last long step of the owner's caches, 0 if none was long.
+    /// caches without a long step, then caches that have used the least time. `owner` is the time of the last long step
+    /// of the owner's caches, 0 if none was long.
     pub fn rank(&self, owner: u32) -> (u32, u32, Duration) {
         (owner, self.state.slow_since(), self.used)
     }
@@ -92,7 +92,7 @@ impl Job {
         self.swept
     }
 
-    /// Stops the sweep. The VACUUM still follows, for rows that have died before.
+    /// Stops the sweep. The VACUUM still follows, for rows that died before the stop.
     pub fn give_up(&mut self) {
         self.swept = true;
     }
@@ -115,7 +115,7 @@ impl Job {
         Some(sweep.step(cache, size))
     }
 
-    /// Decides how to continue after a step. `took` is the time of the step. `share` is a fifth of the interval (1 /
+    /// Decides how the job continues after a step that took the time `took`. `share` is a fifth of the interval (1 /
     /// [`SHARE`]): a pass continues until it is complete, or has spent this time on steps that found little.
     pub fn go_on(&mut self, step: Option<Step>, took: Duration, share: Duration) {
         let (Some(step), Some(sweep)) = (step, &self.sweep) else {

@@ -1,14 +1,14 @@
 //! Shares the time of a visit among the caches that it sweeps.
 //!
-//! After each step the cache that has used the least time is next, whatever its steps did: remove rows, fail, miss a
-//! lock, or vacuum. A cache becomes slow with a step of more than a second, and stays slow until a whole sweep of it
-//! has no long step. Slow caches come after all other caches; the cache that has waited longest is the first of them.
-//! While other caches have work, all slow caches rest for as long as the last long step took. The rest is kept in
-//! shared memory, so it outlasts a visit. So no cache waits for more than one long step at a time, and at most half of
-//! the time is spent in long steps.
+//! After each step the cache that has used the least time is next, whether its steps removed rows, failed, missed a
+//! lock, or vacuumed. A cache becomes slow with a step of more than a second, and stays slow until a whole sweep of it
+//! has no long step. Slow caches come after all other caches; among the slow caches, the one that has waited longest is
+//! first. While other caches have work, all slow caches rest for as long as the last long step took. The rest is kept
+//! in shared memory, so it outlasts a visit. So no cache waits for more than one long step at a time, and at most half
+//! of the time is spent in long steps.
 //!
-//! The same holds for owners. After a recent long step of one of an owner's caches, all caches of that owner come
-//! after the caches of owners without a long step while the latter have work, and they rest together. Otherwise an
+//! The same rule holds for owners. After a recent long step of one of an owner's caches, all caches of that owner rest
+//! together, and come after the caches of owners without a long step while those owners' caches have work. Otherwise an
 //! owner could keep other owners waiting with many caches, each of which is slow for the first time.
 
 use std::collections::HashMap;
@@ -45,7 +45,7 @@ impl Turns {
         self.shared = self.jobs.len() > 1;
     }
 
-    /// Takes out the next sweep; None if no sweep may run now. `rests` returns whether slow caches must rest.
+    /// Takes out the next sweep. Returns None if no sweep may run now. `rests` returns whether slow caches must rest.
     pub fn next(&mut self, slow: &SlowOwners, rests: impl FnOnce() -> bool) -> Option<Job> {
         let of_owner = |job: &Job| match self.owners_share {
             true => slow.get(&job.due.owner).copied().unwrap_or(0),

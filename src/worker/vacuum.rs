@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// A table that needed no VACUUM for this long is quiet.
 const REST: Duration = Duration::from_micros(vacuum_need::QUIET as u64);
 
-/// The shortest stay of a visit, even if another database waits for its place.
+/// The shortest stay of a visit, even if another database waits for a visit.
 const TURN: Duration = Duration::from_secs(10);
 
 /// The state of the VACUUMs of one visit.
@@ -62,9 +62,8 @@ impl Vacuums {
         }
     }
 
-    /// Vacuums the caches for which writers have requested a VACUUM since the last check; called outside of
-    /// transactions. While other caches wait for their turns, leaves out a cache that rests after a long step, and
-    /// keeps its request.
+    /// Vacuums the caches for which writers have requested a VACUUM since the last check; called outside transactions.
+    /// While other caches wait for their turns, skips a cache that rests after a long step, and keeps its request.
     pub fn answer_requests(&mut self, others_wait: bool) {
         let requests = self.shmem.vacuum_requests();
         if requests == self.answered {
@@ -91,13 +90,13 @@ impl Vacuums {
         }
     }
 
-    /// Returns whether the rows of no cache die quickly any more.
+    /// Returns whether every cache has become quiet, so that none has rows that die quickly.
     pub fn have_come_to_rest(&self) -> bool {
         self.busy.is_empty()
     }
 
     /// Vacuums the caches whose rows die quickly, again and again, until all of them are quiet or the time is `until`.
-    /// Ends earlier if another database needs the place, but not in the first ten seconds.
+    /// Ends earlier if another database waits for a visit, but not in the first ten seconds.
     pub fn stay(&mut self, until: Instant) {
         let shmem = self.shmem;
         let began = Instant::now();
@@ -145,7 +144,7 @@ fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
     }
     if done.is_none() {
         vacuum_need::forget(state);
-        // Makes the next sweep read the table, even if the table does not change any more.
+        // Make the next sweep read the table, even if the table does not change any more.
         upkeep::look_again(due.relation);
     }
     done.unwrap_or(false)

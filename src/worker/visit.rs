@@ -1,10 +1,10 @@
 //! A visit of a worker to one database: it sweeps the caches, vacuums their tables, and ends. A visit that answers a
 //! writer's request for a VACUUM only vacuums.
 //!
-//! Each step is a transaction of its own that removes at most `pgcache.expire_batch` rows, so no snapshot and no lock
+//! Each step is a separate transaction that removes at most `pgcache.expire_batch` rows, so no snapshot and no lock
 //! lasts longer than a step. Caches take turns step by step (`turns`). An error ends the sweep of a cache, is logged
-//! once, and puts the cache off; the sweeps of the other caches continue. A step that takes too long counts as an
-//! error, too: the launcher terminates the worker.
+//! once, and postpones the next sweep of the cache; the sweeps of the other caches continue. A step that takes too long
+//! counts as an error, too: the launcher terminates the worker.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -62,7 +62,7 @@ pub fn run(place: usize) {
 }
 
 impl Work {
-    /// Sweeps and vacuums. Stays for further intervals while rows die quickly and no other database needs the place,
+    /// Sweeps and vacuums. Stays for further intervals while rows die quickly and no other database waits for a visit,
     /// because no rows would be vacuumed while another worker starts.
     fn run(&mut self) {
         let mut until = Instant::now() + self.shared.longest();
@@ -118,8 +118,8 @@ impl Work {
     /// Adds the due caches. Returns false if the caches cannot be listed.
     fn begin_round(&mut self, turns: &mut Turns, interval: Duration) -> bool {
         let due = match background::in_transaction(|| {
-            // Marks of decided transactions are undone here, too, because perhaps no session reads the keys that these
-            // marks block.
+            // Marks of decided transactions are undone here, too, because it is possible that no session reads the keys
+            // that these marks block.
             undo_marks::lower_decided();
             unverified_after_restart::prove_all();
             upkeep::due(self.shmem)
@@ -144,7 +144,7 @@ impl Work {
         true
     }
 
-    /// Returns the owners with a recent long step of one of their caches, and the time of the last long step.
+    /// Returns the owners of caches with a recent long step, each with the time of its last long step.
     fn slow_owners(&self) -> SlowOwners {
         let now = clock::now();
         let mut slow = SlowOwners::new();

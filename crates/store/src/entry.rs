@@ -1,4 +1,4 @@
-//! An entry in the arena: its header, and the places of its key's and value's bytes.
+//! An entry in the arena: its header, and the locations of its key's and value's bytes.
 //!
 //! Only this file reads and writes the words of `layout::entry_word`. It allocates no memory. The header carries the
 //! links of the queues, but this file does not know their order.

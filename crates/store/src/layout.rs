@@ -39,10 +39,10 @@ pub mod region_word {
     pub const SIZE: usize = 8;
     pub const PAGES: usize = 16;
     pub const PARTITIONS: usize = 24;
-    /// The word that an access outside of the region reads or writes instead.
+    /// The word that an access outside the region reads or writes instead.
     pub const SCRAP: usize = 32;
-    /// The number of free pages. Every partition that takes pages writes this word and the next, so they have a cache
-    /// line of their own.
+    /// The number of free pages. Every partition that takes pages writes this word and the next, so the two words are
+    /// on a separate cache line.
     pub const FREE_PAGES: usize = 128;
     /// The number of the pool's summary word where the last search found a free page.
     pub const SUMMARY_HINT: usize = 136;
@@ -57,7 +57,7 @@ pub mod partition_word {
     pub const MAIN: usize = 32;
     /// The number of granules evicted from the small queue so far: the clock for the age of ghosts.
     pub const GHOST_CLOCK: usize = 64;
-    /// A bit mask of the lengths that the longest hole of some page has.
+    /// A bit mask of hole lengths. A bit is set if the longest hole of some page has this length.
     pub const HOLE_LISTS: usize = 72;
     /// The number of pages that hold runs, and of granules in these runs.
     pub const RUN_PAGES: usize = 80;
@@ -68,10 +68,10 @@ pub mod partition_word {
     pub const SHORT_SPLITS: usize = 104;
     /// The number of writes so far of values with pages of their own; each write gets the next number.
     pub const WRITINGS: usize = 112;
-    /// 1: an entry has had to make room since the partition was last empty; 0: the partition is still filling.
+    /// 1 if an entry has had to make room since the partition was last empty; 0 while the partition is still filling.
     pub const FULL: usize = 120;
-    /// The index slot at which the next search for entries of a cache over its bound begins. It uses the word of an
-    /// unused counter, the last.
+    /// The index slot at which the next search for entries of a cache over its bound begins. It is in the word of the
+    /// last counter, which is unused.
     pub const SHARE_HAND: usize = 248;
     /// The counters that writers change under the exclusive lock, and on another cache line the counters that readers
     /// change.
@@ -86,7 +86,7 @@ pub mod partition_word {
 
 /// A queue in a partition's header.
 pub mod queue_word {
-    /// The locations of the entries at both ends; 0: the queue is empty.
+    /// The locations of the entries at both ends; 0 if the queue is empty.
     pub const NEWEST: usize = 0;
     pub const OLDEST: usize = 8;
     pub const COUNT: usize = 16;
@@ -128,11 +128,11 @@ pub mod entry_word {
     pub const FLAGS_SHIFT: u32 = 58;
     pub const DEADLINE: usize = 24;
     pub const VERSION: usize = 32;
-    /// First value page (32) | tail run (32). Only with the flag `EXTENDED`.
+    /// First value page (32) | tail run (32). Present only with the flag `EXTENDED`.
     pub const EXTENSION: usize = 40;
     /// A flag: the entry is a stored NULL.
     pub const NEGATIVE: u64 = 1;
-    /// A flag: the value is not only in the head run.
+    /// A flag: part of the value is outside the head run.
     pub const EXTENDED: u64 = 2;
 }
 
@@ -148,7 +148,7 @@ pub enum LayoutError {
     TooSmall,
     /// The number of partitions is not a power of two, or is too large for the size to leave an arena of useful size.
     BadPartitions,
-    /// A parameter of the policy is outside of the range that [`Params`] states.
+    /// A parameter of the policy is outside the range that [`Params`] states.
     BadParams,
 }
 
@@ -213,7 +213,8 @@ impl Layout {
         let count = partitions as usize;
         let slots = pages * PAGE / params.bytes_per_slot as usize;
         let buckets = (slots / 8 / count).max(2);
-        // One stripe for every four pages suffices, because keys that share a stripe cost only a missed fill.
+        // One stripe for every four pages suffices: if two keys share a stripe, a change of one costs the other only a
+        // missed fill.
         let stripes = (pages / 4 / count).clamp(16, 4096).next_power_of_two();
         let pool_words = pages.div_ceil(64);
         let summary_words = pool_words.div_ceil(64);

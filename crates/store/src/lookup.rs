@@ -29,7 +29,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The bytes of a piece: whole pages.
+    /// The length of a piece in bytes, a multiple of a page.
     pub const PIECE: usize = 16 * PAGE;
 
     /// Returns the length of the next piece; 0 after the last piece.
@@ -48,9 +48,9 @@ impl Reading {
 pub enum Piece {
     /// The piece was copied, and more pieces follow.
     Copied,
-    /// The piece was the last one: the copy is now the whole value of the entry.
+    /// The last piece was copied, so the copy is now the whole value of the entry.
     Last(Header),
-    /// The key has another entry, another value, or no entry: the copied bytes are invalid.
+    /// The key now has a different entry, a different value, or no entry, so the copied bytes are invalid.
     Changed,
 }
 
@@ -136,7 +136,7 @@ impl<'r> PartitionRef<'r> {
     }
 
     /// Returns eviction's measure of the use of a key's entry, from 0 to 7; 0 means that no reader has read the entry
-    /// since it was stored or last reconsidered. Returns None if no entry exists. Counts nothing.
+    /// since it was stored or last considered for eviction. Returns None if no entry exists. Counts nothing.
     pub fn use_rank(&self, key: &Key) -> Option<u32> {
         self.find(key)
             .map(|(number, _)| self.slot(number).use_rank())

@@ -39,7 +39,7 @@ pub enum SetOutcome {
 
 impl PartitionMut<'_> {
     /// Inserts or overwrites an entry. `now` is in microseconds on the caller's clock; an eviction uses it to find
-    /// expired entries. An overwrite counts as a hit and keeps the entry's place in its queue.
+    /// expired entries. An overwrite counts as a hit and keeps the entry's position in its queue.
     pub fn set(&mut self, key: &Key, new: &NewEntry, now: i64, grant: &mut Grant) -> SetOutcome {
         let longest = self.region().layout.max_value(key.bytes.len());
         if key.bytes.is_empty() || key.bytes.len() > MAX_KEY || new.value.len() > longest {

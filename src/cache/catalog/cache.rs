@@ -29,14 +29,14 @@ use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::key_type::KeyType;
 use crate::pg::value::stored::Stored;
 
-/// Where a cache keeps its entries.
+/// The storage of a cache's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
-    /// In a table that is emptied by a crash.
+    /// A table that a crash empties.
     Unlogged,
-    /// In a table that survives a crash.
+    /// A table that survives a crash.
     Logged,
-    /// Only in the hot tier.
+    /// Only the hot tier.
     Memory,
 }
 
@@ -47,16 +47,16 @@ pub struct Cache {
     pub settings: Settings,
     pub value_type: ValueType,
     pub storage: Storage,
-    /// Row-level security is enabled: policies may hide rows, so copies are not used.
+    /// Whether row-level security is enabled. Policies may hide rows, so copies are not used.
     pub row_security: bool,
-    /// An update of a row runs no user-defined trigger, rule or policy. For a partitioned table this says nothing
-    /// about the partitions.
+    /// Whether an update of a row runs no user-defined trigger, rule or policy. For a partitioned table the flag says
+    /// nothing about the partitions.
     pub updates_alone: bool,
-    /// Rows may be copied to the hot tier: the triggers see every change of a row, so that copies stay coherent, and
-    /// the table is neither temporary nor partitioned.
+    /// Whether rows may be copied to the hot tier: the triggers see every change of a row, so that copies stay
+    /// coherent, and the table is neither temporary nor partitioned.
     pub may_be_copied: bool,
-    /// The table is temporary: a role made it a cache by hand. Any role may do so, so the cache gets nothing that all
-    /// sessions share: no slot, no lease, no record.
+    /// Whether the table is temporary: a role made it a cache by hand. Any role may do so, so the cache gets nothing
+    /// that all sessions share: no slot, no lease, no record.
     pub temporary: bool,
     /// The columns of keys, values and deadlines; None for a memory cache.
     pub columns: Option<Columns>,
@@ -64,11 +64,11 @@ pub struct Cache {
     pub key_type: KeyType,
     /// The table as a direct access reads and writes it; `access_path` decides when to use direct access.
     pub target: Option<Target>,
-    /// The table is partitioned. The cache has no copies in the tier, because attaching or detaching a partition adds
-    /// or removes rows without firing a trigger.
+    /// Whether the table is partitioned. The cache then has no copies in the tier, because attaching or detaching a
+    /// partition adds or removes rows without firing a trigger.
     pub partitioned: bool,
-    /// The table and its indexes. A read releases its locks on them. Empty if a statement that reads the table may run
-    /// user-defined code.
+    /// The table and its indexes, whose locks a read releases. The list is empty if a statement that reads the table
+    /// may run user-defined code.
     pub own_relations: Vec<Oid>,
     pub(super) qualified: std::ffi::CString,
     pub(super) kept: Kept,
@@ -78,7 +78,7 @@ pub struct Cache {
 /// Facts about the cache that the session computes at their first use and keeps.
 #[derive(Default)]
 pub(super) struct Kept {
-    /// The slot at the last check; see `slots` for why it is checked at each use.
+    /// The slot at the last check. `slots` explains why it is checked at each use.
     pub(super) slot: Cell<Option<u32>>,
     pub(super) dialect: OnceCell<Dialect>,
     pub(super) plans: RefCell<HashMap<(Statement, Form), Rc<Plan>>>,
@@ -86,8 +86,8 @@ pub(super) struct Kept {
 
 impl Cache {
     /// Returns whether this definition agrees with the catalogs, as far as the session has processed invalidations.
-    /// With row-level security no role may have changed since the definition was loaded, because plans contain the
-    /// policies.
+    /// With row-level security it also requires that no role has changed since the definition was loaded, because plans
+    /// contain the policies.
     pub(super) fn is_present(&self) -> bool {
         !(self.watch.is_stale() || self.row_security && self.watch.has_other_roles())
     }

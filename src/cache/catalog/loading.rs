@@ -36,8 +36,8 @@ pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
     of_shape(relation, &shape, arguments, watch)
 }
 
-/// Loads the cache of a locked relation for a change of its definition. Unlike `load`, it accepts a distributed cache
-/// and a temporary view.
+/// Loads the cache of a locked relation for a change of its definition. Unlike `load`, this function accepts a
+/// distributed cache and a temporary view.
 pub(super) fn load_definition(relation: Oid) -> Result<Cache, Error> {
     let watch = Watch::over(relation);
     let shape = shape::shape(relation).ok_or(Error::NoSuchRelation(relation.to_u32()))?;
@@ -83,7 +83,7 @@ fn of_shape(
     })
 }
 
-/// Loads a locked partition of a cache; returns None for any other table.
+/// Loads a locked partition of a cache. Returns None for any other table.
 pub(super) fn load_partition(table: Oid) -> Option<Cache> {
     let watch = Watch::over(table);
     let partition = shape::partition(table)?;

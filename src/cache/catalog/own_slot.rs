@@ -27,8 +27,8 @@ impl Cache {
         self.kept.slot.get()
     }
 
-    /// Returns the cache's slot, and assigns one if the cache has none. Returns None if all slots are taken, and for a
-    /// temporary table.
+    /// Returns the cache's slot, and assigns one if the cache has none. Returns None if all slots are taken, or if the
+    /// table is temporary.
     pub fn slot_or_new(&self, tier: &Tier) -> Option<u32> {
         if self.temporary {
             return None;

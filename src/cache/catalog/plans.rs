@@ -17,7 +17,8 @@ impl Cache {
         self.plan_in(statement, Form::Plain)
     }
 
-    /// Returns the kept plan of a statement in this form, for a transaction that may see two versions of a key.
+    /// Returns the kept plan of a statement in the given form. A transaction that may see two versions of a key needs a
+    /// special form.
     pub fn plan_in(&self, statement: Statement, form: Form) -> Rc<Plan> {
         if let Some(plan) = self.kept.plans.borrow().get(&(statement, form)) {
             return Rc::clone(plan);

@@ -28,8 +28,8 @@ thread_local! {
     static PARTITIONS: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
 }
 
-/// Returns a cache that this session has loaded; None if the session did not load the cache, or if the cache may have
-/// changed since.
+/// Returns a cache that this session has loaded. Returns None if the session has not loaded the cache, or if the cache
+/// may have changed since.
 pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
     CACHES.with(|caches| {
         let caches = caches.borrow();
@@ -52,13 +52,13 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
                 .insert(relation.to_u32(), Rc::clone(cache))
         });
     }
-    drop(former); // frees their plans, outside of the borrow
+    drop(former); // frees their plans, outside the borrow
     loaded
 }
 
-/// Loads a cache and writes the share from its definition into its slot. Loads it again if a share was written during
-/// the load, because the loaded definition may be outdated: a session that writes an old share after the commit that
-/// changed it would undo the change for all sessions.
+/// Loads a cache and writes the share from its definition into its slot. Loads the cache again if a share was written
+/// during the load, because the loaded definition may then be outdated. Otherwise this session could write the old
+/// share after the commit that changed it, and so undo the change for all sessions.
 fn load(relation: Oid) -> Result<Rc<Cache>, Error> {
     loop {
         let seen = slot_shares::changes();
@@ -77,8 +77,8 @@ pub fn definition(relation: Oid) -> Result<Cache, Error> {
 }
 
 /// Registers a cache from a definition that another process of the server has read, for a process that must not read
-/// the catalogs itself. The caller has received no invalidation since that read. A table cache registered this way
-/// serves only look-ups in the hot tier, and only if its keys are text and no policy hides rows.
+/// the catalogs itself. The caller has received no invalidation since the definition was read. A table cache that is
+/// registered this way serves only look-ups in the hot tier, and only if its keys are text and no policy hides rows.
 pub fn adopt(
     relation: Oid,
     settings: Settings,
@@ -97,7 +97,7 @@ pub fn adopt(
             .borrow_mut()
             .insert(relation.to_u32(), Rc::clone(&cache))
     });
-    drop(former); // frees their plans, outside of the borrow
+    drop(former); // frees their plans, outside the borrow
     cache
 }
 
@@ -118,10 +118,10 @@ fn forget_changed() -> Vec<Rc<Cache>> {
     })
 }
 
-/// Returns a partition of a cache as a cache of its own, with the settings and the id of the whole cache; None for any
-/// other relation. The caller holds a lock on the partition. Nothing is read from the whole cache, so a writer of a
-/// single partition need not lock it; a writer that did could deadlock, because DETACH PARTITION locks the whole cache
-/// before its partitions.
+/// Returns a partition of a cache as a separate cache, with the settings and the id of the whole cache. Returns None
+/// for any other relation. The caller holds a lock on the partition. Nothing is read from the whole cache, so a writer
+/// of a single partition need not lock the whole cache. If it did lock it, it could deadlock with DETACH PARTITION,
+/// which locks the whole cache before its partitions.
 pub fn partition(table: Oid) -> Option<Rc<Cache>> {
     let known = PARTITIONS.with(|known| known.borrow().get(&table.to_u32()).cloned());
     if let Some(known) = known.filter(|known| known.is_present()) {
@@ -137,11 +137,11 @@ pub fn partition(table: Oid) -> Option<Rc<Cache>> {
         }
         changed
     });
-    drop(former); // frees their plans, outside of the borrow
+    drop(former); // frees their plans, outside the borrow
     found
 }
 
-/// The storage, value type and settings of a cache, for callers that need no more.
+/// The storage, value type and settings of a cache, for callers that need only these.
 pub struct Outline {
     pub storage: Storage,
     pub value_type: ValueType,

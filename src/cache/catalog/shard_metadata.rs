@@ -1,8 +1,9 @@
 //! The shards of caches that `cache_distribute` has distributed over Citus nodes, and the node of each shard.
 //!
 //! A distributed cache is in the colocation group of the table `pgcache.distributed`, which pgcache creates. Only the
-//! colocation group marks it, so every node with Citus metadata recognizes it. A session keeps the metadata until
-//! Citus invalidates the table; Citus does so on each node with the commit that moves or splits a shard there.
+//! colocation group marks a cache as distributed, so every node with Citus metadata recognizes it. A session keeps the
+//! metadata until Citus invalidates the table. Citus does so on each node with the commit that moves or splits a shard
+//! there.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use crate::pg::value::typed::Typed;
 pub struct Shard {
     /// The lock that keeps the shard on its node.
     pub lock: Place,
-    /// The lowest hash of the shard, which ends where the next shard begins.
+    /// The lowest hash of the shard. The shard ends where the next shard begins.
     from: i64,
     /// The Citus group id of the node.
     pub node: i64,
@@ -71,7 +72,7 @@ const SHARDS: &CStr = c"SELECT s.shardminvalue::pg_catalog.int8, p.groupid::pg_c
     AND d.logicalrelid OPERATOR(pg_catalog.=) $1 AND d.partmethod OPERATOR(pg_catalog.=) 'h' \
     ORDER BY 1";
 
-/// Returns the shards of a cache that `cache_distribute` has distributed; None for any other relation.
+/// Returns the shards of a cache that `cache_distribute` has distributed. Returns None for any other relation.
 pub fn of(cache: Oid) -> Option<Rc<Spread>> {
     if !distributed::citus_is_loaded() {
         return None;
@@ -171,8 +172,8 @@ impl Spread {
         shard.node == self.here
     }
 
-    /// Returns a checksum of the shards of a node, never 0. Two nodes compare it to learn whether they know the same
-    /// shards.
+    /// Returns a checksum of the shards of a node, never 0. Two nodes compare their checksums to learn whether they
+    /// know the same shards.
     pub fn sum_of_shards(&self, node: i64) -> i64 {
         let shards = self.shards.iter().filter(|shard| shard.node == node);
         let sum = shards.fold(0x811c_9dc5_u32, |sum, shard| {

@@ -94,7 +94,7 @@ impl Transaction {
             std::mem::take(&mut ended.marks).undo(tier, committed);
         }
         if invalidates && fault::on(Fault::InvalidatedAfterUnmark) {
-            sleep(Duration::from_millis(100)); // leaves time for a reader between unmark and notification
+            sleep(Duration::from_millis(100)); // leave time for a reader between unmark and notification
             ended.invalidate(tier);
         }
         let relations = ended.relations.into_one();
@@ -114,8 +114,8 @@ impl Transaction {
         }
     }
 
-    /// Returns the marked keys of each cache, sorted by cache; None instead of the keys for a cache that is marked as
-    /// a whole.
+    /// Returns the marked keys of each cache, sorted by cache. A cache that is marked as a whole has None instead of
+    /// keys.
     pub(super) fn marked_names(&self) -> Vec<(u32, Option<Vec<Vec<u8>>>)> {
         let whole = self.marked.tables.keys().map(|&relation| (relation, None));
         let mut all = memory::collect(whole);
@@ -127,7 +127,7 @@ impl Transaction {
         all
     }
 
-    /// Invalidates the changed keys at tracking clients. Called while the commit is visible and the marks still stand.
+    /// Invalidates the changed keys at tracking clients. Runs while the commit is visible and the marks are still set.
     pub(super) fn invalidate(&self, tier: &Tier) {
         let standing = |(relation, whole): (&u32, &Whole)| whole.stands.then_some(*relation);
         let whole = self.marked.tables.iter().filter_map(standing);
@@ -140,9 +140,9 @@ impl Transaction {
     }
 
     /// Returns the caches that the transaction has changed, each with a flag that is true if the cache changed as a
-    /// whole. They are the caches whose rows it changed, and the caches with a slot whose definition it changed.
-    /// Leaves out other relations. Leaves out temporary caches, because Postgres prepares no transaction that has used
-    /// a temporary table.
+    /// whole: the caches whose rows it changed, and the caches with a slot whose definition it changed. Skips relations
+    /// that are not caches. Skips temporary caches, because Postgres prepares no transaction that has used a temporary
+    /// table.
     pub(super) fn touched_caches(&self) -> Vec<(u32, bool)> {
         let has_slot = |&&relation: &&u32| {
             tier().is_some_and(|tier| {
@@ -161,7 +161,7 @@ impl Transaction {
         touched
     }
 
-    /// Adds the rest of the work at the transaction's end to the marks, so that a record in shared memory can do the
+    /// Adds the remaining work of the transaction's end to the marks, so that a record in shared memory can do this
     /// work for a prepared transaction. A record is undone backwards, so slots and stores go to the front of the list,
     /// and notifications of clients to its end.
     pub(super) fn note_for_later(&mut self, tier: &Tier, touched: &[(u32, bool)]) {

@@ -4,13 +4,12 @@
 //! - **Record**: before a statement ends, the key of every changed row goes to the ledger's `keys`, and every table
 //!   that changed as a whole goes to its `tables`.
 //! - **Mark** (before the commit): for a key, the entry is removed, a mark is set on its hash, and the `epoch` of its
-//!   stripe rises. For a whole cache, `pending_writers` rises and the version changes. Once the mark stands, no
-//!   session fills in a copy of an old row.
-//! - **Unmark** (after commit or abort): for a key, `epoch` rises again and the mark is lowered. For a whole cache,
-//!   the version changes before `pending_writers` falls.
+//!   stripe rises. For a whole cache, `pending_writers` rises and the version changes. Once the mark is set, no session
+//!   fills in a copy of an old row.
+//! - **Unmark** (after commit or abort): for a key, `epoch` rises again and the mark is lowered. For a whole cache, the
+//!   version changes before `pending_writers` falls.
 //! - **Prepare**: everything is marked as for a commit, and the list of marks to undo moves to a record in shared
 //!   memory (`prepare`), because another session decides the transaction.
-//!
 //! Recording and marking may raise an error. The transaction then aborts, and its end undoes the marks that are set.
 //! Unmarking raises no error and allocates nothing: it only takes locks of the tier, one at a time.
 
@@ -51,7 +50,7 @@ pub fn note_key(relation: Oid, key: &[u8]) {
     note_row(relation, key, true);
 }
 
-/// Notes a key as [`note_key`] does. `voids_lease`: whether the change voids a lease on the key; an expiry does not.
+/// Notes a key as [`note_key`] does. `voids_lease` is true if the change voids a lease on the key; an expiry does not.
 pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     with(|transaction| {
         transaction.touch(relation);
@@ -101,8 +100,8 @@ pub fn note_deletion(relation: Oid, key: &[u8]) {
 }
 
 /// Marks everything noted so far. Returns the keys and prefixes that deletions must look for again, because rows may
-/// have been stored since the first look. After the marks stand, the only new rows are rows that sessions were already
-/// writing.
+/// have been stored since the first look. Once the marks are set, a new row can only come from a session that was
+/// already writing it.
 pub fn second_looks() -> Vec<SecondLook> {
     let Some(tier) = tier() else {
         return Vec::new();
@@ -164,12 +163,13 @@ pub fn note_removal(relation: Oid, prefix: &[u8]) {
     });
 }
 
-/// Removes entries of a memory cache and keeps new ones from being stored until the transaction has ended.
+/// Removes entries of a memory cache, and keeps other sessions from storing new ones until the transaction has ended.
 pub fn fence<'k>(tier: &Tier, slot: u32, cache: CacheId, keys: impl Iterator<Item = &'k [u8]>) {
     with(|transaction| transaction.marks.fence(tier, slot, cache, keys));
 }
 
-/// Removes all entries of a memory cache and keeps new ones from being stored until the transaction has ended.
+/// Removes all entries of a memory cache, and keeps other sessions from storing new ones until the transaction has
+/// ended.
 pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
     with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }
@@ -183,8 +183,8 @@ pub fn note_outdated(relation: Oid) {
 }
 
 /// Marks everything noted so far, while the commit still has to remove rows. A transaction that removes a row marks it
-/// and then looks for it; a session that stores a row writes it and then looks for the mark. So at least one of the
-/// two sees the other.
+/// and then looks for it; a session that stores a row writes it and then looks for the mark. So the remover sees the
+/// row, or the session that stores sees the mark.
 pub fn mark_early() {
     with(Transaction::mark);
 }
@@ -201,8 +201,8 @@ pub fn note_table(relation: Oid, extent: Extent) {
     hand_over_if_preparing();
 }
 
-/// Moves the marks of a new change to the record at once during PREPARE TRANSACTION. The change comes from a callback
-/// of another extension that runs after pgcache's callback, and is already marked.
+/// Moves the marks of a new change to the record at once during PREPARE TRANSACTION. Such a change comes from another
+/// extension's callback that runs after pgcache's callback; it is already marked.
 fn hand_over_if_preparing() {
     if events::phase() == Phase::Preparing {
         prepare();
@@ -347,7 +347,7 @@ pub fn roll_back_savepoint(level: i32) {
     flush_abort_of(with(|t| t.new_files));
 }
 
-/// Flushes the abort record while the files still exist.
+/// Flushes the abort record of a transaction with new files, while the files still exist.
 fn flush_abort_of(new_files: bool) {
     if new_files && !fault::on(Fault::AbortNotFlushed) {
         transaction::flush_abort();

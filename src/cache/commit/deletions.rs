@@ -1,10 +1,10 @@
 //! Remembers the keys and prefixes that a transaction has deleted. The transaction looks for their rows a second time
 //! before the commit, while its marks stand.
 //!
-//! One look is not enough. A session that stores a loaded value writes the row first and checks its lease afterwards.
-//! A deletion that looks for the row first and marks the key later may miss both: at the look the row is not visible
-//! yet, and at the mark the lease has ended. A transaction omits the second look if no session has stored a loaded
-//! value in the cache since the first look.
+//! One look is not enough. A session that stores a loaded value writes the row first and checks its lease afterwards. A
+//! deletion that looks for the row first and marks the key later may miss both: at the look the row is not visible yet,
+//! and at the mark the lease has ended. A transaction skips the second look if no session has stored a loaded value in
+//! the cache since the first look.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,8 @@ use crate::pg::events;
 use crate::pg::memory;
 use crate::pg::shmem::stores::StoresSeen;
 
-/// The most prefixes that a transaction remembers one by one. Beyond it, the second look covers all keys of the cache.
+/// The largest number of prefixes that a transaction remembers one by one. With more prefixes, the second look covers
+/// all keys of the cache.
 const MAX_PREFIXES: usize = 100;
 
 /// Keys and prefixes to look for again in one cache.
@@ -80,8 +81,8 @@ impl Deletions {
         self.set(relation, key, true);
     }
 
-    /// Notes that a key is written. If the transaction deleted it before, a second look would otherwise remove the
-    /// transaction's own row.
+    /// Notes that a key is written. If the transaction deleted the key before, the second look would otherwise remove
+    /// the transaction's own row.
     pub(super) fn write(&mut self, relation: u32, key: &[u8]) {
         let was_deleted = |acts: &Acts| {
             let keys = acts.keys.get(&relation);
@@ -116,8 +117,8 @@ impl Deletions {
         }
     }
 
-    /// Takes the deletions that need a second look: the deletions in caches in which a session has stored a value
-    /// since the first look.
+    /// Takes the deletions that need a second look: those in a cache where a session has stored a value since the first
+    /// look.
     pub(super) fn take(&mut self, none_since: impl Fn(u32, StoresSeen) -> bool) -> Vec<SecondLook> {
         let mut acts = std::mem::take(&mut self.acts).into_one();
         let mut looks = Vec::new();

@@ -1,16 +1,15 @@
-//! Sends a transaction's changes to clients of the Redis protocol that track entries of table caches (CLIENT
-//! TRACKING).
+//! Sends a transaction's changes to Redis clients that track entries of table caches (CLIENT TRACKING).
 //!
-//! Guards the rules of the model `tracking` in `crates/coherence`:
+//! The rules, which the model `tracking` in `crates/coherence` checks:
 //!
-//! - Keys are invalidated after the commit is visible, because a client that reads the key before would keep the old
-//!   row. They are invalidated before the marks are undone, and so before a copy of the new row exists, and before
-//!   COMMIT returns.
+//! - Keys are invalidated after the commit is visible. Otherwise a client that reads the key before the commit would
+//!   keep the old row. They are invalidated before the marks are undone, and so before a copy of the new row exists,
+//!   and before COMMIT returns.
 //! - Whether any client tracks keys is checked when the keys are invalidated, not when a row is written: a client that
 //!   starts tracking later reads the committed row.
 //! - Rolled-back changes are not sent. A change under a savepoint does not count until the savepoint is released.
-//!   Savepoints are recorded only while a client tracks keys; otherwise every marked key counts as final. A client
-//!   that starts tracking before the commit may get too many invalidations, never too few.
+//!   Savepoints are recorded only while a client tracks keys; otherwise every marked key counts as final. A client that
+//!   starts tracking before the commit may get too many invalidations, never too few.
 
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -29,21 +28,22 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::ring;
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// The most keys of one cache that a transaction remembers one by one; with more keys it marks the whole cache.
+/// The largest number of keys of one cache that a transaction remembers one by one. With more keys it marks the whole
+/// cache.
 pub(super) const MAX_KEYS: usize = 10_000;
-/// The most keys that are invalidated one by one; with more keys the whole cache is invalidated, because the ring has
-/// room for about ten thousand.
+/// The largest number of keys that are invalidated one by one. With more keys the whole cache is invalidated, because
+/// the ring has room for about ten thousand keys.
 const MOST_KEYS: usize = 1000;
-/// The most remembered changes under an open savepoint. Further changes count as final at once.
+/// The largest number of remembered changes under an open savepoint. Further changes count as final at once.
 const MOST_OPEN: usize = 10_000;
-/// How often and how long a reader waits for other transactions to notify clients. The wait is limited because a
-/// process that notifies may be halted.
+/// The interval between two checks of a reader that waits for other transactions to notify clients, and the longest
+/// wait. The wait is limited because a process that notifies may be halted.
 const LOOK: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_secs(1);
-/// The nesting level outside of any savepoint.
+/// The nesting level outside any savepoint.
 const OUTERMOST: i32 = 1;
 
-/// How a key is to be marked.
+/// The way a key is to be marked.
 #[derive(Clone, Copy)]
 pub struct Note {
     /// Whether the change voids a lease on the key; an expiry does not.
@@ -83,7 +83,7 @@ pub type Change = (u32, Option<Box<[u8]>>);
 pub struct Open(Savepoints<Vec<Change>>);
 
 impl Open {
-    /// Returns whether a change that is noted now is final; remembers the change if not.
+    /// Returns whether a change that is noted now is final. If it is not, remembers the change.
     #[inline]
     pub fn stands(&mut self, tier: &Tier, relation: u32, key: Option<&[u8]>) -> bool {
         !tier.is_tracked()
@@ -146,8 +146,8 @@ pub fn record_cache(tier: &Tier, relation: u32) {
 }
 
 /// Waits until every committed transaction that this transaction may have read from has notified clients, because a
-/// reply must not reach a client before the invalidations. Called at the end of a transaction that has read. Takes
-/// microseconds, because it waits for no commit.
+/// reply must not reach a client before the invalidations. Called at the end of a transaction that has read. The wait
+/// takes microseconds, because the other transactions are already committed.
 pub fn wait_for_visible() {
     let Some(tier) = tier().filter(|tier| tier.is_tracked() && !fault::on(Fault::BackDoesNotWait))
     else {

@@ -1,5 +1,5 @@
-//! The ledger of a transaction: the keys and tables that it has changed, which changes are marked, and which changes
-//! no savepoint can roll back any more.
+//! The ledger of a transaction: the keys and tables that it has changed, the changes that are marked, and the changes
+//! that no savepoint can roll back any more.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,15 +22,15 @@ use crate::pg::shmem::tier::{Tier, tier};
 /// Changes of the current transaction.
 #[derive(Default)]
 pub(super) struct Transaction {
-    /// Caches whose rows were changed or whose entries were removed. The list is short, and is kept with or without a
-    /// tier.
+    /// The caches whose rows were changed or whose entries were removed. The list is short, and exists with and without
+    /// a tier.
     pub(super) touched: Vec<u32>,
-    /// Relations were created, altered or truncated, so an abort may remove files.
+    /// Whether relations were created, altered or truncated, so that an abort may remove files.
     pub(super) new_files: bool,
     /// The changed keys that are not marked yet, by relation.
     pub(super) keys: HashMap<u32, Notes>,
     pub(super) tables: HashMap<u32, Whole>,
-    /// Keys and tables that are marked already; a mark stands until the transaction has ended.
+    /// The keys and tables that are marked already. A mark stays until the transaction has ended.
     pub(super) marked: Marked,
     /// Changes that savepoints may roll back, kept for tracking clients.
     pub(super) open: Open,
@@ -61,7 +61,8 @@ pub(super) struct Marked {
 }
 
 impl Marked {
-    /// Joins a note with the note of a marked key. Returns false if the key needs another mark.
+    /// Joins a note with the note of a marked key. Returns false if the key needs another mark, because its mark is
+    /// missing or does not void the lease.
     fn take(&mut self, relation: u32, key: &[u8], note: Note) -> bool {
         let known = self.keys.get_mut(&relation);
         let Some(known) = known.and_then(|keys| keys.get_mut(key)) else {
@@ -91,7 +92,8 @@ impl Join for Relations {
 }
 
 impl Transaction {
-    /// Notes that the row of a key has changed. `deletes`: the transaction is about to look for the row and remove it.
+    /// Notes that the row of a key has changed. `deletes` is true if the transaction is about to look for the row and
+    /// remove it.
     pub(super) fn note_key(
         &mut self,
         tier: &Tier,
@@ -147,7 +149,7 @@ impl Transaction {
         self.marks.offers.withdraw(relation, key);
     }
 
-    /// Makes a change final that was noted under a savepoint, because no savepoint can roll it back any more.
+    /// Makes a change final that was noted under a savepoint, because no savepoint can roll the change back any more.
     pub(super) fn stand(&mut self, relation: u32, key: Option<&[u8]>) {
         let lists = [&mut self.keys, &mut self.marked.keys];
         for notes in lists.into_iter().filter_map(|list| list.get_mut(&relation)) {

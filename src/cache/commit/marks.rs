@@ -2,8 +2,8 @@
 //! a key or a cache is marked, no session fills in a copy of it or stores a value that it has loaded for it. `changes`
 //! defines which changes are marked and when.
 //!
-//! Guards that each mark is undone exactly once. A mark is added to the list before it is set. Every step that may
-//! raise an error (memory for the list, a lock of Postgres) comes before the mark is set.
+//! Each mark is undone exactly once. For this, a mark is added to the list before it is set. Every step that may raise
+//! an error (memory for the list, a Postgres lock) comes before the mark is set.
 //!
 //! Marking assigns no slot. The mark of a key is on its hash; a cache without a slot that is marked as a whole is
 //! locked in Postgres instead. A reader may assign a slot at the same time, so the transaction looks for a slot again
@@ -29,7 +29,7 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::Tier;
 
-/// In which way a table changed as a whole.
+/// The extent of a change to a table as a whole.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// Its rows changed.
@@ -41,9 +41,9 @@ pub enum Extent {
 /// The changes of a table as a whole.
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
-    /// All of its rows count as changed, so no single key is noted.
+    /// Whether all rows count as changed, so that no single key is noted.
     pub(super) rows: bool,
-    /// Its definition or triggers change, which covers no row.
+    /// Whether the definition or the triggers change. Such a change covers no row.
     pub(super) definition: bool,
     /// True once no savepoint can roll the change back.
     pub(super) stands: bool,
@@ -92,8 +92,8 @@ impl Marks {
         tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
     }
 
-    /// Voids all leases of a cache. Called after `pending_writers` has risen or the cache is locked: the walk over the
-    /// partitions then voids every lease that was granted before it, and a request after the walk is refused.
+    /// Voids all leases of a cache. Called after `pending_writers` has risen or the cache is locked. Therefore the walk
+    /// over the partitions voids every lease that was granted before it, and a request after the walk is refused.
     fn void_leases(&mut self, tier: &Tier, cache: CacheId) {
         memory::push(&mut self.list, Mark::Leases(cache));
         leases::void_all(tier, cache);
@@ -148,7 +148,7 @@ impl Marks {
             let key = hot_key(tier, cache, slot.unwrap_or(NO_SLOT), bytes);
             all_raised &= self.key(tier, cache, &key, voids_lease);
         }
-        // A reader that gave the cache a slot before the marks stood may have made copies of old rows.
+        // A reader that gave the cache a slot before the marks were set may have made copies of old rows.
         if let (None, Some(slot)) = (slot, find_again(tier, cache)) {
             if !all_raised {
                 self.stand_for_keys(tier, cache, slot);
@@ -225,13 +225,14 @@ impl Marks {
         if !self.full.contains(&slot) {
             memory::push(&mut self.full, slot);
             self.pend(tier, slot);
-            // This mark must be undone after the keys of the cache, because a set that marks one of the keys at the
-            // same time must publish nothing.
+            // This mark must be undone after the marks of the cache's keys, because a set that marks one of the keys at
+            // the same time must publish nothing.
             self.list.rotate_right(1);
         }
     }
 
-    /// Removes entries of a memory cache and keeps new ones from being stored until the transaction has ended.
+    /// Removes entries of a memory cache, and keeps other sessions from storing new ones until the transaction has
+    /// ended.
     pub fn fence<'k>(
         &mut self,
         tier: &Tier,
@@ -245,7 +246,8 @@ impl Marks {
         }
     }
 
-    /// Removes all entries of a memory cache and keeps new ones from being stored until the transaction has ended.
+    /// Removes all entries of a memory cache, and keeps other sessions from storing new ones until the transaction has
+    /// ended.
     pub fn fence_all(&mut self, tier: &Tier, slot: u32, cache: CacheId) {
         self.pend(tier, slot);
         self.void_leases(tier, cache);
@@ -319,7 +321,7 @@ impl Marks {
         }
     }
 
-    /// Adds a mark that is already set, or that stands for work at the end of the transaction.
+    /// Adds a mark that is already set, or an item that represents other work at the end of the transaction.
     pub fn add(&mut self, mark: Mark) {
         memory::push(&mut self.list, mark);
     }
@@ -353,8 +355,8 @@ fn find_again(tier: &Tier, cache: CacheId) -> Option<u32> {
     slots::find(tier, cache).filter(|_| !fault::on(Fault::SlotNotCheckedAgain))
 }
 
-/// Publishes an offer and lowers its mark under one hold of the partition's lock. If pages must be reclaimed in
-/// another partition, the lock is released; the mark stands during that time, and all conditions are checked again.
+/// Publishes an offer and lowers its mark under one hold of the partition's lock. If pages must be reclaimed in another
+/// partition, releases the lock in between; the mark stays, and all conditions are checked again afterwards.
 fn publish(tier: &Tier, mark: &Mark, offer: &Offer) {
     let Mark::Key { hash, .. } = *mark else {
         return;

@@ -1,5 +1,5 @@
 //! Records the changes of a transaction. At the commit, keeps the hot tier coherent and notifies other sessions and
-//! clients of the Redis protocol.
+//! Redis clients.
 
 mod at_end;
 pub mod changes;

@@ -1,8 +1,8 @@
 //! Collects a transaction's changes to watched caches (`cache_watch`), and sends them through NOTIFY when it commits.
 //!
-//! Guards the order that a watcher relies on. A transaction sends one notification for each key, about the last change
-//! of the key, in the order of these last changes. It sends nothing that was rolled back. Postgres' NOTIFY defines the
-//! order between transactions, and the delivery.
+//! The order that a watcher relies on: a transaction sends one notification for each key, about the last change of the
+//! key, in the order of these last changes. It sends nothing that was rolled back. Postgres' NOTIFY defines the order
+//! between transactions, and the delivery.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 //! Offers: values of rows that a transaction has written, which replace their old copies in the hot tier at its
 //! commit.
 //!
-//! Guards that a published copy equals its row, as the `Publish` clauses of the model in `crates/coherence` require.
-//! Any later change of the key withdraws its offer, the rollback of a savepoint withdraws all offers, and an offer is
-//! published only if no other transaction has marked its key or its cache since.
+//! A published copy equals its row, as the `Publish` clauses of the model in `crates/coherence` require. For this, any
+//! later change of the key withdraws its offer, the rollback of a savepoint withdraws all offers, and an offer is
+//! published only if no other transaction has marked its key or its cache since this transaction's mark.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -17,7 +17,7 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::Tier;
 
-/// The most offers of one transaction, in entries and in bytes.
+/// The largest number of offers of one transaction, and their largest size in bytes.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 256 << 10;
 
@@ -38,7 +38,7 @@ pub(super) struct Offer {
     negative: bool,
     kind: u8,
     deadline: Timestamp,
-    /// Set when this transaction's mark has hidden a copy; otherwise nothing is published.
+    /// Set when this transaction's mark has hidden a copy. Otherwise nothing is published.
     marked: Option<Marked>,
 }
 
@@ -95,8 +95,8 @@ impl Offers {
         self.bytes += later.bytes;
     }
 
-    /// Marks a key under its partition's lock. The copy of an offered key is only hidden: publishing the offer reuses
-    /// its memory. If nothing is published, the next fill overwrites the copy, or it is evicted.
+    /// Marks a key under its partition's lock. The copy of an offered key is only hidden, because publishing the offer
+    /// reuses its memory. If nothing is published, the next fill overwrites the copy, or it is evicted.
     pub(super) fn mark(&mut self, tier: &Tier, partition: &mut PartitionMut, key: &HotKey) {
         let offered = match self.list.is_empty() {
             true => None,

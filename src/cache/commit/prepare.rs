@@ -1,8 +1,8 @@
 //! Moves the marks of a transaction to a record in shared memory at PREPARE TRANSACTION. Another session commits or
 //! rolls back the prepared transaction, and Postgres calls no callback of an extension there.
 //!
-//! Guards that each mark has one owner at any time: the session's list, or the record. Steps that may fail come first;
-//! an error here is an ordinary rollback of the transaction.
+//! Each mark has one owner at any time: the session's list, or the record. Steps that may fail come first, so that an
+//! error here is an ordinary rollback of the transaction.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -64,8 +64,8 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bo
                 put_whole(tier, record, Mark::Leases(cache))?;
             }
         }
-        // No other kind of mark can replace this one. If the record already holds an equal mark, that mark stands for
-        // both, and the count of this one is undone.
+        // No other kind of mark can replace this mark. If the record already holds an equal mark, that mark serves for
+        // both, and the count of this mark is undone.
         _ => {
             let is_counted = matches!(mark, Mark::Cache(_) | Mark::Pending(_) | Mark::Stores(_));
             if put_whole(tier, record, mark)? || !is_counted {
@@ -84,8 +84,8 @@ fn put(tier: &Tier, record: Record, mark: Mark) -> bool {
     records.put(record, item) || (tier.assigning(add_piece) && records.put(record, item))
 }
 
-/// Puts the mark of a whole cache into the last places of the record, and joins it with a mark of the same cache if
-/// the places hold one. Returns whether this has changed the record. Raises 53400 if the places are full.
+/// Puts the mark of a whole cache into the reserved items at the end of the record, or joins it with a mark of the same
+/// cache there. Returns whether the record has changed. Raises 53400 if these items are full.
 fn put_whole(tier: &Tier, record: Record, mark: Mark) -> Result<bool, Error> {
     let item = mark.item(tier);
     let mut is_new = true;

@@ -1,9 +1,9 @@
 //! Collects the messages that a transaction publishes to channels of the Redis protocol, and sends them after its
 //! commit.
 //!
-//! Guards that no rolled-back message is sent, and that the messages of a transaction keep their order. The messages
-//! of different transactions have the order in which they reach the ring: if a transaction begins after the COMMIT of
-//! another has returned, its messages come later.
+//! No rolled-back message is sent, and the messages of a transaction keep their order. The messages of different
+//! transactions have the order in which they reach the ring: if a transaction begins after the COMMIT of another has
+//! returned, its messages come later.
 
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::error::Error;
@@ -69,8 +69,8 @@ fn with<R>(change: impl FnOnce(&mut Savepoints<Published>) -> R) -> R {
     PUBLISHED.with(|published| published.change(change))
 }
 
-/// Raises an error for PREPARE TRANSACTION if the transaction has messages, because the session that commits it later
-/// does not have them.
+/// Raises an error for PREPARE TRANSACTION if the transaction has messages, because the session that later commits the
+/// transaction does not have its messages.
 pub fn refuse_to_prepare() -> Result<(), Error> {
     let is_empty = PUBLISHED.with(|all| all.look(Savepoints::is_empty));
     match is_empty {

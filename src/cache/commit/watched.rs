@@ -1,11 +1,11 @@
-//! Locks keys without an entry that a client of the Redis protocol watches (WATCH), so that no transaction creates
-//! them before the client's EXEC has ended.
+//! Locks keys without an entry that a Redis client watches (WATCH), so that no transaction creates them before the
+//! client's EXEC has ended.
 //!
 //! No row exists to lock, and writing one would be a visible change. So the EXEC holds a lock for the key, and a
 //! transaction that has changed the key waits for the lock before its commit. The mark of the key decides which
 //! transaction is first: a writer sets its mark and then looks for an EXEC; an EXEC announces itself, takes the lock
-//! and then looks for marks. So at least one of the two sees the other. An EXEC that sees a mark releases its locks
-//! and tries again when the writer's commit is visible.
+//! and then looks for marks. So the writer sees the EXEC, or the EXEC sees the mark. An EXEC that sees a mark releases
+//! its locks and tries again when the writer's commit is visible.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::SeqCst;
@@ -22,8 +22,8 @@ use crate::pg::memory;
 use crate::pg::session::{advisory, wait};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// The most keys that are locked one by one. For more keys the lock of the cache is taken, because the server has only
-/// a few thousand locks.
+/// The largest number of keys that are locked one by one. For more keys the EXEC locks the cache, because the server
+/// has only a few thousand locks.
 const MOST_LOCKS: usize = 64;
 
 thread_local! {
@@ -89,7 +89,8 @@ pub fn is_anything_held() -> bool {
     tier().is_some_and(|tier| tier.control().watchers.load(SeqCst) != 0)
 }
 
-/// Waits until no EXEC holds these keys of a cache, which are marked. `keys`: None for all keys of the cache.
+/// Waits until no EXEC holds these keys of a cache, which are marked. If `keys` is None, waits for all keys of the
+/// cache.
 pub fn wait_for(relation: Oid, keys: Option<&[Vec<u8>]>) {
     advisory::wait_for_cache(relation, keys.is_none());
     let Some(keys) = keys else {

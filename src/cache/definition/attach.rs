@@ -29,7 +29,7 @@ pub struct Names {
     pub key: CString,
     pub value: CString,
     pub deadline: CString,
-    /// The unit of a Unix time, `s` or `ms`; None for a timestamptz.
+    /// The unit of a Unix time, `s` or `ms`; None if the column is a timestamptz.
     pub unit: Option<String>,
 }
 
@@ -94,12 +94,12 @@ pub fn detach(cache: &Cache) -> Result<(), Error> {
             qualified.to_bytes(),
         ]);
     }
-    changes::note_dropped(table); // frees its copies and its slot like those of a dropped cache
+    changes::note_dropped(table); // frees the copies and the slot, as for a dropped cache
     Ok(())
 }
 
-/// Adds the column for deadlines. Its DEFAULT is the same for all rows, so Postgres does not rewrite the table; the
-/// ttl of existing rows begins now.
+/// Adds the column for deadlines. Its DEFAULT is the same for all rows, so Postgres does not rewrite the table. The ttl
+/// of existing rows begins now.
 fn add_deadline(table: &CStr, column: &CStr, ttl: Option<Interval>) {
     let column = name::quote_identifier(column);
     let default = ttl.map(|ttl| {
@@ -178,7 +178,7 @@ fn check_kind(table: Oid) -> Result<(), Error> {
         let hint = "Run ALTER TABLE ... DETACH PARTITION first. Once the table is a cache, it can become a partition again.";
         return refuse("The table is a partition.", Some(hint));
     }
-    // The table's trigger would replace the partition's own.
+    // The table's trigger would replace the trigger of the partition.
     if relation::is_partitioned(table)
         && inheritance::family(table, Mode::Remove)
             .into_iter()

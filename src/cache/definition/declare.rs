@@ -35,8 +35,8 @@ struct Keys {
 }
 
 /// Declares that entries of `cache` depend on rows of `source`. The caller owns the source and may delete from the
-/// cache. Keeps an existing dependency, except that the settings on which its key depends become the settings of this
-/// session. Children without triggers get them.
+/// cache. Keeps an existing dependency, but records the settings of this session as the settings on which its key
+/// depends. Adds triggers to children that lack them.
 pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), Error> {
     let key = Expression::over(source, key_expression)?;
     let keys = Keys {
@@ -57,8 +57,8 @@ pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), E
     Ok(())
 }
 
-/// Returns the source and its children; for a partitioned source, only the source. Leaves out foreign tables, and
-/// temporary tables of other sessions, which this session cannot read.
+/// Returns the source and its children; for a partitioned source, only the source. Skips foreign tables, and temporary
+/// tables of other sessions, which this session cannot read.
 fn plain_family(source: Oid, mode: Mode) -> Vec<Oid> {
     if relation::is_partitioned(source) {
         return memory::collect([source].into_iter());
@@ -115,7 +115,7 @@ fn declare_on(source: Oid, keys: &Keys, cache: &Cache) {
     }
 }
 
-/// Creates the triggers for all children that were added in this transaction, right before it commits.
+/// Creates the triggers for all children that were added in this transaction, right before the transaction commits.
 pub fn follow_children() {
     while let Some((child, parent)) = pending::take_child() {
         let _writable = transaction::Writable::enter();
@@ -137,8 +137,8 @@ pub fn enable_always() {
     }
 }
 
-/// Creates the parent's triggers on a child that was added, and on the children of that child. If the child already
-/// has rows, notes a change of the parent, because the rows are new to its readers.
+/// Creates the parent's triggers on a child that was added, and on the children of that child. If the child already has
+/// rows, notes a change of the parent, because these rows are new to the parent's readers.
 fn follow(child: Oid, parent: Oid) {
     if !pending::is_to_follow(child, parent) {
         return;
@@ -156,8 +156,8 @@ fn follow(child: Oid, parent: Oid) {
                 continue;
             }
             let _owner = AsOwner::to_maintain(table);
-            // The search_path is the same for printing the key as for reading it. Another path might print a name
-            // without its schema; the name would then not be found, or would name another object.
+            // The key is printed under the search_path under which it is read. Another path might print a name without
+            // its schema; the name would then not be found, or would name another object.
             let keys = Keys {
                 new: found.print_key(parent, c"new"),
                 old: found.print_key(parent, c"old"),
@@ -172,7 +172,7 @@ fn follow(child: Oid, parent: Oid) {
 }
 
 /// Raises an error unless the table has a dependency of the cache. Functions in a key run as the owner of the table
-/// that has the trigger, so the key of another owner must not be put there.
+/// that has the trigger, so the key of a different owner must not be put there.
 fn require_own(table: Oid, cache: Oid) {
     let depends = |found: &DependencyTrigger| found.cache == cache;
     if !dependency::on_table(table).iter().any(depends) {
@@ -271,7 +271,7 @@ fn free_number(triggers: &[DependencyTrigger]) -> u32 {
     (1..).find(|&number| !taken(number)).unwrap_or(u32::MAX)
 }
 
-/// Lets DROP without CASCADE drop a cache whose dependencies a restore has recreated.
+/// Lets DROP without CASCADE drop a cache whose dependencies a restore has created again.
 pub fn release(cache: Oid) {
     for trigger in triggers_of(cache) {
         dependency::goes_with(trigger, cache);
@@ -279,7 +279,7 @@ pub fn release(cache: Oid) {
 }
 
 /// Ends the dependencies of a table that stops being a cache. Otherwise they would apply again if the table became a
-/// cache again, although its keys might have another type than the expressions.
+/// cache again, although its keys might then have a different type from the expressions.
 pub fn end_all(cache: Oid) {
     dependency::drop_triggers(&triggers_of(cache));
 }

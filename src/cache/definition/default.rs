@@ -2,8 +2,8 @@
 //! cache's ttl.
 //!
 //! The DEFAULT changes with the ttl, under a lock that keeps readers out, as Postgres requires. An attached table may
-//! have had a DEFAULT of its own: the marker trigger keeps it (`pg::catalog::columns`), and it is restored when the
-//! ttl is removed or the table is detached.
+//! have had its own DEFAULT. The marker trigger keeps that DEFAULT (`pg::catalog::columns`), and it is restored when
+//! the ttl is removed or the table is detached.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::{self, Oid};
@@ -20,8 +20,7 @@ use crate::pg::spi::plan::query_once;
 use crate::pg::value::moment::DeadlineForm;
 use crate::pg::value::typed::Typed;
 
-/// The clock and not the start of the transaction: otherwise rows could be expired when a long transaction writes
-/// them.
+/// The clock, not the start of the transaction. Otherwise a long transaction could write rows that are already expired.
 const NOW: &str = "pg_catalog.clock_timestamp()";
 
 /// Returns the DEFAULT of a table that `cache_create` creates.
@@ -29,8 +28,8 @@ pub fn of_own(ttl: &Interval) -> String {
     dialect::default_deadline(DeadlineForm::OWN, NOW, &iso_8601(ttl))
 }
 
-/// Sets the DEFAULT of a cache's deadlines for this ttl; without a ttl, restores the former DEFAULT or drops it. Does
-/// nothing if the column cannot have a DEFAULT because its values are generated.
+/// Sets the DEFAULT of a cache's deadlines for this ttl. Without a ttl, restores the former DEFAULT or drops the
+/// present one. Does nothing if the column cannot have a DEFAULT because its values are generated.
 pub fn put(cache: &Cache, ttl: Option<Interval>) {
     let columns = match &cache.columns {
         Some(columns) if cache.storage != Storage::Memory => columns,
@@ -50,9 +49,9 @@ pub fn set(table: Oid, columns: &Columns, ttl: &Interval) {
     change(table, columns, Some(default.as_bytes()));
 }
 
-/// Restores the DEFAULT that the table had before its ttl, or drops it if the table was created as a cache. Runs as
-/// the table's owner, because the owner may have invented the text: a role that detaches the table, perhaps a
-/// superuser, must not evaluate it with more privileges.
+/// Restores the DEFAULT that the table had before its ttl, or drops the DEFAULT if the table was created as a cache.
+/// Runs as the table's owner, because the owner may have forged the text of the DEFAULT: a role that detaches the
+/// table, perhaps a superuser, must not evaluate it with more privileges.
 pub fn give_back(cache: &Cache, columns: &Columns) {
     let takes_one = relation::takes_default(cache.relation, columns.deadline.number);
     if takes_one && cache.settings.ttl.is_some() {
@@ -63,7 +62,7 @@ pub fn give_back(cache: &Cache, columns: &Columns) {
     }
 }
 
-/// Fixes the settings for the time in which the text of a DEFAULT is written or read.
+/// Fixes the settings that affect the text of a DEFAULT while the text is written or read.
 fn hold_iso() -> Option<Held> {
     match fault::on(Fault::FormerDefaultUnderSessionsSettings) {
         true => None,
@@ -72,7 +71,8 @@ fn hold_iso() -> Option<Held> {
 }
 
 fn change(table: Oid, columns: &Columns, default: Option<&[u8]>) {
-    // A row written directly into a partition gets the partition's DEFAULT, so the partitions get it, too.
+    // A row that is written directly into a partition gets the partition's DEFAULT, so the partitions get the DEFAULT,
+    // too.
     let alter: &[u8] = match relation::is_partitioned(table) {
         true => b"ALTER TABLE ",
         false => b"ALTER TABLE ONLY ",
@@ -87,7 +87,7 @@ fn change(table: Oid, columns: &Columns, default: Option<&[u8]>) {
     ddl::run(&[begin.as_slice(), end.as_slice()].concat());
 }
 
-/// Returns the DEFAULT of a column as SQL. Every name is qualified that needs it under an empty search_path.
+/// Returns the DEFAULT of a column as SQL. Every name that needs its schema under an empty search_path has it.
 pub fn of_column(table: Oid, column: i16) -> Option<Vec<u8>> {
     let _path = AsOwner::to_maintain(table);
     let _iso = hold_iso();

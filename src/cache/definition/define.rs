@@ -33,8 +33,8 @@ use crate::pg::table::shape;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::typed::Typed;
 
-/// Returns the storage with this name. Raises 55000 for memory if the server has no shared memory for it, or if the
-/// installed version of the extension has no memory caches, and an error for an unknown name.
+/// Returns the storage with this name. Raises an error for an unknown name. Raises 55000 for memory if the server has
+/// no shared memory for it, or if the installed version of the extension has no memory caches.
 pub fn parse_storage(word: &str) -> Result<Storage, Error> {
     match word {
         "unlogged" => Ok(Storage::Unlogged),
@@ -122,8 +122,8 @@ const FIRST_PUBLICATION: &CStr = c"SELECT p.pubname::pg_catalog.text FROM pg_cat
         AND c.oid OPERATOR(pg_catalog.=) $1) \
     ORDER BY p.pubname LIMIT 1";
 
-/// Takes a slot for a memory cache at its creation, because without a slot its first write would fail. The extension's
-/// own memory cache, which exists in every database, takes its slot at its first use.
+/// Takes a slot for a memory cache at its creation, because its first write would fail without one. The extension's own
+/// memory cache, which exists in every database, takes its slot at its first use.
 fn take_slot(relation: Oid) -> Result<(), Error> {
     if let Some(tier) = tier().filter(|_| !database::extension_is_being_made()) {
         TierHandle::in_tier(&*registry::find(relation)?, tier)?;
@@ -131,13 +131,13 @@ fn take_slot(relation: Oid) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds the oid of its view to the settings of a memory cache. The oid is known only after the view was created.
+/// Adds the oid of a memory cache's view to its settings. The oid is known only after the view was created.
 fn made_as(relation: Oid, settings: Settings) -> Settings {
     let oid = Some(relation.to_u32());
     Settings { oid, ..settings }
 }
 
-/// Creates or replaces the view of a memory cache; the settings are the argument of the function that the view calls.
+/// Creates or replaces the view of a memory cache. The settings are the argument of the function that the view calls.
 fn put_view(view: &CStr, value: ValueType, settings: Settings) {
     let settings = name::quote_literal(&settings.to_arguments().join(" "));
     ddl::run(&[
@@ -176,7 +176,7 @@ fn create_table(table: &CStr, storage: Storage, value: ValueType, settings: Sett
     put_triggers(table, settings);
 }
 
-/// Returns the cache with this name; None if no relation has the name. Raises 42809 if another kind of relation has
+/// Returns the cache with this name; None if no relation has the name. Raises 42809 if a relation of another kind has
 /// the name. Waits for a session that is creating a relation with the name.
 pub fn existing(new: &NewRelation) -> Result<Option<Oid>, Error> {
     advisory::name(new.schema, new.name.as_bytes());
@@ -184,7 +184,7 @@ pub fn existing(new: &NewRelation) -> Result<Option<Oid>, Error> {
         return Ok(None);
     };
     advisory::leave_name(new.schema, new.name.as_bytes());
-    // The relation may belong to any role: a caller that may not read it must neither lock the relation nor wait for
+    // The relation may belong to any role. A caller that may not read the relation must neither lock it nor wait for
     // it.
     if privilege::has(relation, Privileges::SELECT) {
         open::lock_to_read(relation, Privileges::SELECT).map_err(|error| match error {
@@ -229,7 +229,8 @@ pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
 
 /// Writes the reserve as the argument of a trigger that does nothing. Only superusers may execute the trigger's
 /// function, and therefore create the trigger, so that an owner who edits the definition of a cache cannot take memory
-/// from other caches. As a trigger, the reserve follows the relation through DROP, a rename and a dump.
+/// from other caches. Because the reserve is in a trigger, DROP removes it with the relation, and a rename and a dump
+/// keep it.
 fn put_reserve(cache: &Cache, bytes: i64) {
     let event: &[u8] = match cache.storage {
         Storage::Memory => b" AFTER DELETE ON ",
@@ -272,7 +273,7 @@ pub fn put_triggers(table: &CStr, settings: Settings) {
     ddl::enable_always(table, "pgcache_record_truncate");
 }
 
-/// Creates or replaces the row trigger, which carries the settings; its replacement keeps the table and its
+/// Creates or replaces the row trigger, which carries the settings. Replacing the trigger keeps the table and its
 /// privileges.
 fn put_row_trigger(table: &CStr, settings: Settings) {
     let arguments: Vec<String> = settings

@@ -2,9 +2,9 @@
 //! trigger removes the expired row with the same key; otherwise the write would conflict with that row.
 //!
 //! The planner cannot do this, because the partition of a row is known only once the row exists, and may depend on
-//! columns other than the key. So a cache gets the trigger when it becomes a partition (`pg::hooks::expired_rows`),
-//! and loses it when it stops being a partition. A cache that has partitions itself passes the trigger on to them, to
-//! any depth.
+//! columns other than the key. So a cache gets the trigger when it becomes a partition (`pg::hooks::expired_rows`), and
+//! loses it when it stops being a partition. A cache that itself has partitions passes the trigger on to them, at any
+//! depth.
 
 use pgrx::pg_sys::Oid;
 
@@ -34,7 +34,7 @@ pub fn look_after(cache: Oid) {
         return;
     }
     let Some(table) = relation::spelled(cache) else {
-        return; // dropped since
+        return; // the cache was dropped after it was noted
     };
     let table = table.to_bytes();
     let _owner = AsOwner::to_maintain(cache);
@@ -50,7 +50,7 @@ pub fn look_after(cache: Oid) {
     }
 }
 
-/// Creates the trigger on the cache with this name, for rows that are written without a plan of pgcache.
+/// Creates the trigger on the cache with this name, for rows that are written without pgcache's planning.
 pub fn look_before_rows(cache: Oid, name: &[u8]) {
     if let Some(key) = columns::key_name(cache) {
         ddl::run(&[

@@ -1,13 +1,13 @@
-//! Finds the memory cache behind a view. The view calls the function `pgcache.memory_entries` with the settings of the
-//! cache, which include an id, because a view cannot name itself in its own definition.
+//! Finds the memory cache behind a view. The view calls `pgcache.memory_entries` with the cache's settings. These
+//! include an id, because a view cannot name itself in its own definition.
 //!
 //! The function finds the view by that id and checks the caller's privilege on it. So a copy of the definition under
 //! another name reads nothing that the caller may not read.
 //!
-//! Any role can read a definition and use its id in a view of its own. So the settings also contain the oid of the
-//! view, which no other view can have. After a restore, the view has another oid than its settings until the next
-//! `cache_alter`; until then the id alone decides. If views of several owners have the id, the call fails, because a
-//! wrong entry would be worse than an error.
+//! Any role can read a definition and use its id in another view. So the settings also contain the OID of the view,
+//! which no other view can have. After a restore, and until the next `cache_alter`, the view has a different OID from
+//! the one in its settings, and the id alone decides. If views of several owners have the id, no view is found, because
+//! a wrong entry would be worse than an error.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,9 +28,8 @@ use crate::pg::value::datum::Text;
 
 /// Returns the memory cache whose view has these settings, if the caller may read it.
 ///
-/// The caller may have invented the settings. So this locks the relation that they name, and waits for the lock, only
-/// if the catalogs say that it is a memory cache with this id and that the caller may read it. It checks both again
-/// under the lock.
+/// The settings may be forged. So before it waits for a lock, this function checks in the catalogs that the relation is
+/// a memory cache with this id and that the caller may read it. It checks both again under the lock.
 pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
     let (id, relation) = Settings::from_arguments(&words_of(&settings))
         .ok()
@@ -41,8 +40,8 @@ pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
     is_it.then_some(cache).ok_or(Error::NoSuchView)
 }
 
-/// Returns the number of entries of the memory cache with these settings, including expired entries; at least 1. None
-/// if the cache does not exist or has no slot, or if the current user may not read it.
+/// Returns the number of entries of the memory cache with these settings, including expired entries, and at least 1.
+/// Returns None if the cache does not exist or has no slot, or if the current user may not read it.
 pub fn estimated_entries(settings: Text) -> Option<f64> {
     let words: Vec<Vec<u8>> = words_of(&settings);
     let relation = relation_of(&Settings::from_arguments(&words).ok()?)?;
@@ -69,8 +68,8 @@ fn relation_of(settings: &Settings) -> Option<Oid> {
         .or_else(|| restored(id))
 }
 
-/// Returns the oldest view with this id, because a copy of a definition is younger than its original. None if no view
-/// has the id, or if views of several owners have it.
+/// Returns the view with this id that has the lowest OID, which is usually the original and not a copy of its
+/// definition. Returns None if no view has the id, or if views of several owners have it.
 fn restored(id: u64) -> Option<Oid> {
     let known: Vec<Oid> = registry::all_caches()
         .into_iter()

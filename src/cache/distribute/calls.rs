@@ -27,7 +27,8 @@ use crate::pg::value::typed::Typed;
 /// The arguments of a call, as texts.
 pub type Arguments = Vec<Option<Text>>;
 
-/// Returns the answer of a key's node; None if that node does not have the key, or cannot be reached from this node.
+/// Returns the answer of a key's node. Returns None if that node does not have the key, or cannot be reached from this
+/// node.
 pub fn node_of_key(
     node: i64,
     key: Text,
@@ -68,8 +69,8 @@ pub fn decoded(coded: Text) -> Option<Text> {
 }
 
 /// Runs a call on this node, on one relation, and returns its rows. Each argument has the declared type, so that
-/// Postgres resolves the call to pgcache's function and never to a user-defined function with its name. The plan is
-/// kept, because a call on all entries visits each shard.
+/// Postgres resolves the call to pgcache's function and never to a user-defined function with the same name. The plan
+/// is kept, because a call on all entries visits each shard.
 pub fn here(function: &'static str, arguments: &Arguments) -> Result<Vec<TextRow>, Error> {
     let plan = declared(function, arguments.len())?;
     let arguments: Vec<Typed> = arguments.iter().copied().map(Typed::from).collect();
@@ -173,7 +174,7 @@ fn rows(output: &Output) -> Vec<TextRow> {
     }))
 }
 
-/// Returns the arguments with this relation as the cache.
+/// Returns the arguments with this relation in the position `place`, which names the cache.
 pub fn on(arguments: &Arguments, place: usize, relation: &CStr) -> Arguments {
     let mut arguments = arguments.clone();
     if let Some(argument) = arguments.get_mut(place) {

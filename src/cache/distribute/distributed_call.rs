@@ -19,7 +19,7 @@ use crate::pg::session::{shard_lock, subtransaction};
 use crate::pg::value::call::{Call, TextRow, Way};
 use crate::pg::value::datum::Text;
 
-/// The most attempts of a call that meets shards that are being moved.
+/// The maximum number of attempts of a call that finds its shard being moved.
 pub const ATTEMPTS: usize = 50;
 /// Milliseconds between two attempts.
 pub const PAUSE: i64 = 20;
@@ -56,14 +56,15 @@ pub enum Kind {
     Write { key: usize },
     /// Returns one entry, or computes it on the caller's node and stores it.
     Fetch { key: usize },
-    /// Returns the lease of one entry, which outlives the transaction; argument `wait` limits the wait for another
-    /// lease.
+    /// Returns the lease of one entry, which outlives the transaction. The argument `wait` limits the wait for another
+    /// holder's lease.
     Lease { key: usize, wait: usize },
     /// Reads several entries, and returns a row for each key, in the order of the keys.
     ReadMany { keys: usize },
     /// Writes several entries, with values if given, and returns their number.
     WriteMany { keys: usize, values: Option<usize> },
-    /// Works on all entries and returns a count. `most` limits the count; `writes`: the function changes entries.
+    /// Works on all entries and returns a count. `most` limits the count. `writes` is true if the function changes
+    /// entries.
     Sum { most: Option<usize>, writes: bool },
     /// Returns a page of all entries in key order; the key is the first column.
     Page { most: usize },
@@ -91,7 +92,7 @@ pub struct SentCall {
 pub struct Addressee(i64);
 
 impl Addressee {
-    /// The number of a node has 32 bits; the checksum is stored above it.
+    /// The number of a node has 32 bits; the checksum is stored in the bits above it.
     const NODE: i64 = 0xffff_ffff;
 
     /// Addresses the shard of a node that contains the key of the call.
@@ -119,8 +120,8 @@ impl Addressee {
 }
 
 thread_local! {
-    /// Set if another node has sent the next call: if its key is not on this node, the call is not sent on. Calls of
-    /// other functions or on other caches, for example from a trigger, do not match.
+    /// Set if another node has sent the next call. If the key of the call is not on this node, the call is not sent on.
+    /// Calls of other functions or on other caches, for example from a trigger, do not match.
     static SENT: Cell<Option<SentCall>> = const { Cell::new(None) };
     /// Set if the key of the sent call is not on this node.
     static MISSED: Cell<bool> = const { Cell::new(false) };
@@ -221,8 +222,8 @@ impl Request<'_> {
         arguments: &Arguments,
     ) -> Option<Vec<TextRow>> {
         let arguments = calls::elsewhere(arguments, self.route.cache, spread);
-        // Outside of a transaction block the call costs one message to the other node, in a block three. But it needs
-        // the block to see the transaction's own writes on the other node.
+        // Outside a transaction block the call costs one message to the other node; in a block it costs three. But
+        // without the block the call does not see the transaction's own writes on the other node.
         let alone = self.route.only_reads() && !two_phases::has_written_elsewhere();
         let block = if alone { c"off" } else { c"on" };
         let _block = Held::set(c"citus.function_opens_transaction_block", block);
@@ -243,7 +244,7 @@ impl Request<'_> {
     }
 
     /// Returns whether one call may read all shards of a node. The call must only read, and no transaction over nodes
-    /// may be open or begin with it. In a transaction over nodes another connection could have written one of the
+    /// may be open or begin with the call: in such a transaction another connection could have written one of the
     /// shards, or could wait for it.
     pub fn reads_whole_nodes(&self, spread: &Spread) -> bool {
         self.route.only_reads()
@@ -263,7 +264,7 @@ impl Request<'_> {
             .collect()
     }
 
-    /// Answers the node that has sent the call that its key is not on this node.
+    /// Answers the sending node that the key of the call is not on this node.
     pub fn missed(&self) -> Way {
         MISSED.set(true);
         Way::Answered(self.call.give(&[vec![None; self.call.columns()]]))

@@ -23,7 +23,7 @@ use crate::pg::session::{self, lock, transaction};
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 
-/// Lets Citus accept tables with triggers while the returned value lives. By default Citus refuses them, because
+/// Lets Citus accept tables with triggers while the returned value lives. By default Citus refuses such tables, because
 /// triggers may read rows of other shards. The triggers of pgcache do not.
 fn with_triggers() -> Held {
     Held::set(c"citus.enable_unsafe_triggers", c"on")
@@ -55,7 +55,8 @@ pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Err
             .changed(None, Some(part_of(most, shards)), None)?;
         define::alter(cache, each);
     }
-    // When Citus copies rows to a shard of the same node, it uses neither the planner nor COPY.
+    // When Citus copies rows to a shard of the same node, it uses neither the planner nor COPY, so only the trigger
+    // removes expired rows.
     if let Some(name) = relation::spelled(cache.relation) {
         routed::look_before_rows(cache.relation, name.to_bytes());
     }
@@ -126,7 +127,7 @@ fn shards_of_ours() -> Option<i64> {
 }
 
 /// Creates and distributes `pgcache.distributed`, and colocates the function `pgcache.at_key` with its shards. Returns
-/// the number of shards. After a restore the table exists but is not distributed.
+/// the number of shards. Skips the creation after a restore, when the table exists but is not distributed.
 fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
     if !session::is_superuser() {
         return Err(Error::NotSpreadBefore);
@@ -163,8 +164,8 @@ pub fn is_spread(cache: Option<Oid>) -> bool {
     cache.is_some_and(|cache| shard_metadata::of(cache).is_some())
 }
 
-/// Changes the settings of a distributed cache on all nodes. `most` is the limit for the whole cache; each shard gets
-/// a part of it.
+/// Changes the settings of a distributed cache on all nodes. `most` is the limit for the whole cache; each shard gets a
+/// part of the limit.
 pub fn alter(
     cache: Option<Oid>,
     function: &CStr,
@@ -203,6 +204,6 @@ fn own(cache: Option<Oid>, function: &CStr) -> Result<Oid, Error> {
     privilege::require_owner(cache);
     transaction::require_writable(function);
     lock::relation(cache, lock::Mode::Remove);
-    privilege::require_owner(cache); // checked again, because this may have waited for the lock
+    privilege::require_owner(cache); // again, because the call may have waited for the lock
     Ok(cache)
 }

@@ -1,12 +1,12 @@
 //! Routes the calls on caches that Citus distributes over its nodes.
 //!
-//! Guards three rules:
+//! The three rules:
 //!
-//! - A call is answered by the node that has its key, on the table of the shard, which is a cache of its own. The
-//!   table that the caller names is empty; no call reads or writes it.
+//! - The node that has the key answers a call, on the table of the shard, which is itself a cache. The table that the
+//!   caller names is empty; no call reads or writes it.
 //! - A session reads or writes a shard only under Citus' lock on its placement, taken on the node where the call was
 //!   made; otherwise the shard could move during the call.
-//! - A call to another node is a query of Citus, in the caller's transaction and as the caller.
+//! - A call to another node is a Citus query, in the caller's transaction and as the caller.
 
 pub mod calls;
 pub mod distributed_call;

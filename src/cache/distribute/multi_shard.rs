@@ -1,10 +1,9 @@
 //! Answers a call on several keys of a distributed cache, or on all of its entries: one call for each shard, in one
 //! transaction. Citus commits the transaction in two phases if more than one node has written.
-//!
 //! A transaction may have several connections to a node. Each connection has written shards that no other connection
-//! has written, and Citus picks the connection by the key of a call. So a call contains only keys of one shard. A call
-//! may read all shards of a node at once only if no transaction over nodes is open. All callers visit nodes and shards
-//! in the same order, so that two callers do not deadlock.
+//! has written, and Citus picks the connection by the key of a call. So a call contains only keys of one shard. If no
+//! transaction over nodes is open, a call may read all shards of a node at once. All callers visit nodes and shards in
+//! the same order, so that two callers do not deadlock.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -87,7 +86,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
 }
 
 /// Returns the keys that a call names, in their order; `Some(None)` for a call on all entries. Returns None if the
-/// arguments are not valid lists, or are empty.
+/// arguments are not valid lists, or if the lists are empty.
 #[allow(clippy::option_option)]
 fn named(request: &Request) -> Option<Option<NamedKeys>> {
     let call = request.call;
@@ -125,14 +124,14 @@ struct NamedKeys {
 }
 
 /// A shard and the keys in it. With `of_node`, the first of several shards of another node, and the keys in all of
-/// them.
+/// these shards.
 struct Part {
     shard: Shard,
     keys: Vec<usize>,
     of_node: bool,
 }
 
-/// Returns the shards with keys, sorted by node and then by shard; for a call on all entries all shards.
+/// Returns the shards with keys, sorted by node and then by shard. For a call on all entries, returns all shards.
 fn parts(spread: &Spread, named: &Option<NamedKeys>) -> Vec<Part> {
     let part = |shard: &Shard| Part {
         shard: *shard,
@@ -177,7 +176,7 @@ struct Gathering<'g, 'r> {
 }
 
 impl Gathering<'_, '_> {
-    /// Returns the rows of all parts as one result; None if a shard was not found on its expected node.
+    /// Returns the rows of all parts as one result. Returns None if a shard was not found on its expected node.
     fn all(&self, parts: &[Part]) -> Result<Option<Vec<TextRow>>, Error> {
         let request = self.request;
         let mut rows: Vec<TextRow> = Vec::new();

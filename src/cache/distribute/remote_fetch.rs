@@ -3,9 +3,9 @@
 //!
 //! A loader is SQL of the caller, and runs on the caller's node. So a fetch works like a program that computes a value
 //! itself: it requests the value or a lease from the key's node, runs the loader on this node, and stores the value on
-//! the key's node under the lease. Each of the three calls is routed separately and checks the caller's privileges. By
-//! the lease, the key's node notices each write between the request and the store. After the loader has run, no fact
-//! about the cache from before is used.
+//! the key's node under the lease. Each of the three calls is routed separately and checks the caller's privileges.
+//! Through the lease, the key's node notices each write between the request and the store. After the load, the fetch
+//! uses no fact about the cache that it read before the load.
 
 use pgrx::datum::Interval;
 
@@ -91,8 +91,8 @@ fn may_wait() -> bool {
     held::may_wait() && !two_phases::has_written_elsewhere()
 }
 
-/// Answers a request for a lease without a lease: the key's node cannot know how old this snapshot is, and data read
-/// with it may be out of date.
+/// Answers a request for a lease without granting one, because the key's node cannot know how old this snapshot is, and
+/// data that are read with it may be out of date.
 fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Result<TextRow, Error> {
     let steps = Steps::of(request.route.function);
     let (value, state) = match look(steps, spread, key)? {
@@ -102,7 +102,7 @@ fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Resul
     Ok(vec![value, Some(Text::new(state.as_bytes())), None])
 }
 
-/// Returns the live value, where the inner None stands for a negative entry; the outer None stands for a miss.
+/// Returns the live value. The outer None means a miss; the inner None means a negative entry.
 fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>>, Error> {
     let cache = Text::new(spread.name.to_bytes());
     let row = one_row(steps.lookup, &vec![Some(key), Some(cache)])?;
@@ -112,7 +112,7 @@ fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>
     })
 }
 
-/// Returns the row of a function that returns one row; an empty row if it returns none.
+/// Returns the row of a function that returns one row. Returns an empty row if the function returns none.
 fn one_row(function: &'static str, arguments: &Arguments) -> Result<TextRow, Error> {
     let rows = calls::here(function, arguments)?;
     Ok(rows.into_iter().next().unwrap_or_default())

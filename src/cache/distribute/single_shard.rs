@@ -15,9 +15,9 @@ use crate::pg::value::datum::Text;
 pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Result<Way, Error> {
     let writes = !request.route.only_reads();
     if writes && request.sent.is_none() {
-        // The lock is held until the end of the transaction, so that no other session redefines the table before then.
-        // For a call from another node the sender holds the lock, because a statement of Citus that would change the
-        // table locks it on all nodes.
+        // Keep the lock until the end of the transaction, so that no other session redefines the table before the end.
+        // For a call from another node the sender holds the lock, because a Citus statement that would change the table
+        // locks it on all nodes.
         lock::relation(request.cache, lock::Mode::Write);
     }
     let mut spread = request.present(spread)?;
@@ -26,8 +26,8 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
             Some(key) => spread.shard(key),
             None => spread.any(),
         };
-        // The sending node keeps the shard of its call in place. If this node waited for the lock as well, it could
-        // wait for a move that waits for the sending node.
+        // The sending node holds the lock that keeps the shard on its node. If this node waited for the lock as well,
+        // it could wait for a move that waits for the sending node.
         let keeps = request.sent.is_none() || attempt > 0;
         if keeps {
             shard_lock::keep(shard.lock);

@@ -1,10 +1,10 @@
 //! Makes Citus commit a transaction in two phases if the transaction writes on this node and on another node.
 //!
-//! Citus counts only the writes that it runs itself. A call on a shard of this node bypasses Citus, and so does a
-//! write into a local table. If Citus then writes on one other node, for a call or for plain SQL, it commits on that
-//! node first, in one phase: a crash of this node before its own commit would keep only half of the transaction. So a
-//! transaction of this kind ends with a statement that changes nothing and makes Citus commit in two phases. The
-//! statement runs right before the commit, because only then are all writes known: calls and plain SQL, in any order.
+//! Citus counts only the writes that it runs itself. A call on a shard of this node bypasses Citus, and so does a write
+//! into a local table. If Citus then writes on one other node, for a call or for plain SQL, it commits on that node
+//! first, in one phase. A crash of this node before its own commit would then keep only half of the transaction. So
+//! such a transaction ends with a statement that changes nothing and makes Citus commit in two phases. The statement
+//! runs right before the commit, because only then are all writes known, whether calls or plain SQL made them.
 
 use pgrx::pg_sys::InvalidOid;
 
@@ -65,8 +65,8 @@ pub fn has_written_elsewhere() -> bool {
     WRITTEN.with(|written| written.look(|written| written.elsewhere.is_some()))
 }
 
-/// Makes Citus commit in two phases if a call has written on a shard, this node has written something, and Citus has a
-/// transaction of its own open. Called right before the commit.
+/// Makes Citus commit in two phases if a call has written on a shard, this node has written something, and Citus has
+/// opened its own transaction. Called right before the commit.
 pub fn at_commit() {
     let keys = WRITTEN.with(|written| {
         let node = written.look(|written| (!written.is_forced).then_some(written.node));
@@ -109,7 +109,7 @@ impl Written {
     }
 }
 
-/// Runs [`force`] before Citus continues its own statement, if Citus would otherwise write on another node outside of a
+/// Runs [`force`] before Citus continues its own statement, if Citus would otherwise write on another node outside a
 /// transaction. Runs in a subtransaction, which Citus treats as a transaction block.
 fn force_at_once() {
     let is_forced = WRITTEN.with(|written| written.look(|written| written.is_forced));

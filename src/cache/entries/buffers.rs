@@ -1,5 +1,5 @@
-//! Two buffers of a process: one for the value that a command has found, and one for the value that it builds. Only
-//! one command at a time uses them.
+//! The two buffers of a process: one for the value that a command has found, and one for the value that it builds. Only
+//! one command at a time uses the buffers.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -56,7 +56,7 @@ pub fn value<'b>(seen: &EntryMeta, found: &'b [u8]) -> &'b [u8] {
     found.get(..seen.length).unwrap_or_default()
 }
 
-/// Returns the reply of GET; None, which is sent as nil, for a missing or a negative entry.
+/// Returns the reply of GET. Returns None, which is sent as nil, for a missing or a negative entry.
 pub fn shown<'b>(seen: &Option<EntryMeta>, found: &'b [u8]) -> Option<&'b [u8]> {
     seen.as_ref()
         .filter(|seen| !seen.negative)

@@ -1,9 +1,9 @@
-//! [`Failed`]: why an entry was not read or changed.
+//! [`Failed`]: the reason why an entry was not read or changed.
 
 use crate::cache::memory::raw::OutOfMemory;
 use crate::error::Error;
 
-/// Why an entry was not read or changed.
+/// The reason why an entry was not read or changed.
 #[derive(Debug)]
 pub enum Failed {
     /// The cache was dropped, or has lost its slot in the tier.

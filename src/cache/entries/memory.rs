@@ -1,7 +1,7 @@
 //! Implements [`Store`] for memory caches, and for the copies of a table's entries that the Redis protocol reads.
 //!
 //! A change is decided under the lock of the key's partition. A decision that may raise an error, for example a
-//! comparison of jsonb values, is made on a copy of the entry outside of the lock. The change then happens only if the
+//! comparison of jsonb values, is made on a copy of the entry outside the lock. The change is then made only if the
 //! entry still equals the copy.
 
 use pgcache_store::{EntryRef, NO_DEADLINE};
@@ -34,7 +34,7 @@ impl Present for EntryRef<'_> {
     }
 }
 
-/// The number of keys that are prefetched at once.
+/// The number of keys that are prefetched at the same time.
 const AHEAD: usize = 32;
 
 impl Store for Entries<'_> {
@@ -309,7 +309,7 @@ pub fn delete(entries: &Entries<'_>, key: &RawKey) -> bool {
     noted_removal(entries, key, removed)
 }
 
-/// Counts a removal and notifies watchers, if an entry was removed. Returns `removed`.
+/// Counts a removal and notifies watchers if `removed` is true. Returns `removed`.
 fn noted_removal(entries: &Entries<'_>, key: &RawKey, removed: bool) -> bool {
     if removed {
         Entries::tally(entries, Counter::Deletes, 1);
@@ -337,9 +337,9 @@ fn parse(made: &mut Vec<u8>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the jsonb value that an entry must equal; None for any other condition. The comparison needs a copy of the
-/// entry: equal values may differ in their bytes, and the comparison may raise an error, which must not happen under
-/// the lock.
+/// Returns the jsonb value that an entry must equal; None if the condition is of another kind. The comparison needs a
+/// copy of the entry: equal values may differ in their bytes, and the comparison may raise an error, which must not
+/// happen under the lock.
 fn json_of(entries: &Entries<'_>, condition: &If<'_>) -> Option<Stored> {
     match condition {
         If::Equal(Value::Stored(expected)) if entries.value_type() == ValueType::Json => {
@@ -359,8 +359,8 @@ fn if_equal(
     Ok(judge_copy(entries, key, judge, act)?.is_some())
 }
 
-/// Applies `judge` to a copy of a live entry, outside of any lock, and `act` to the entry itself if it still equals
-/// the copy; otherwise starts over. Returns the result of `judge`; None if no live entry exists or `judge` returns
+/// Applies `judge` to a copy of a live entry, outside any lock, and `act` to the entry itself if it still equals the
+/// copy; otherwise starts over. Returns the result of `judge`. Returns None if no live entry exists or `judge` returns
 /// None.
 pub fn judge_copy<R>(
     entries: &Entries<'_>,
@@ -393,7 +393,7 @@ fn entry_of(entries: &Entries<'_>, meta: &EntryMeta, value: &[u8]) -> Entry {
     }
 }
 
-/// Calls `act` for each key. Returns for how many keys the result was true.
+/// Calls `act` for each key. Returns the number of keys for which `act` returned true.
 fn each_key<'k, E>(
     entries: &Entries<'_>,
     keys: impl Iterator<Item = &'k [u8]> + Clone,
@@ -402,8 +402,8 @@ fn each_key<'k, E>(
     each_ahead(entries, keys, |key| key, act)
 }
 
-/// Calls `act` for each item, which has one key, and prefetches [`AHEAD`] keys at a time. Returns for how many items
-/// the result was true.
+/// Calls `act` for each item, which has one key, and prefetches [`AHEAD`] keys at a time. Returns the number of items
+/// for which `act` returned true.
 fn each_ahead<'k, T, E>(
     entries: &Entries<'_>,
     mut items: impl Iterator<Item = T> + Clone,

@@ -1,8 +1,8 @@
-//! Reads entries for functions of SQL. A read of a table cache looks into the hot tier first; after a miss it reads
+//! Reads entries for the SQL functions. A read of a table cache looks into the hot tier first; after a miss it reads
 //! the table and fills the copy in.
 //!
-//! Guards that the token for a copy is taken before the snapshot of the read. Otherwise a change that is committed
-//! between the snapshot and the token would not keep the old row from being copied.
+//! A read takes the token for a copy before its snapshot. In the other order, a change that commits in between would
+//! leave a copy of the old row.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -40,12 +40,12 @@ pub fn get(relation: Oid, key: HashedKey) -> Result<Option<Entry>, Error> {
     found.map(|found| found.entry)
 }
 
-/// Returns the live entry of a key and the counter of the read, for a caller that may count the read itself.
+/// Returns the live entry of a key and the counter of the read. With [`Look::Uncounted`] the caller counts the read.
 pub fn find(relation: Oid, key: HashedKey, counts: Look) -> Result<Found, Error> {
     look(relation, key, Privileges::SELECT, counts, |_| None)
 }
 
-/// Returns the entry of a key that is live, or stale within the cache's grace, for a call that needs these privileges.
+/// Returns the entry of a key if it is live, or stale but within the cache's grace. Requires the privileges in `needs`.
 pub fn get_or_stale(
     relation: Oid,
     key: HashedKey,
@@ -94,7 +94,7 @@ fn get_from_memory(
     Ok(seen(cache, memory_cache::get(cache, key, grace)?, counts))
 }
 
-/// Builds the result of a read that no copy of a table's row has answered, and counts the read if `counts` says so.
+/// Builds the result of a read that the hot tier's copies did not answer. Counts the read if `counts` says so.
 fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
     let counter = figure_of(cache, entry.is_some());
     if counts == Look::Counted {
@@ -103,7 +103,7 @@ fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
     Found { entry, counter }
 }
 
-/// Returns the counter of a read that no copy of a table's row has answered.
+/// Returns the counter of a read that the hot tier's copies did not answer.
 fn figure_of(cache: &Cache, is_hit: bool) -> Counter {
     match (is_hit, cache.storage) {
         (false, _) => Counter::Misses,
@@ -128,11 +128,10 @@ fn get_from_table(cache: &Reading, key: HashedKey, grace: Option<Interval>) -> O
     entry
 }
 
-/// The number of keys that are prefetched from the tier at once: more keys would evict each other from the processor's
-/// nearest cache.
+/// The number of keys that are prefetched from the tier at once. More keys would evict each other from the L1 cache.
 const BATCH: usize = 32;
 
-/// Returns the live entry of each key, in the order of the keys; None for a key without one.
+/// Returns the live entry of each key, in the order of the keys; None for a key without a live entry.
 pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
     let (found, hot_hits) = find_many(cache, keys)?;
     let hits = found.iter().flatten().count() as u64;
@@ -164,8 +163,7 @@ pub fn find_many(cache: &Reading, keys: &[Key]) -> Result<(Vec<Option<Entry>>, u
     Ok((found, hot_hits as u64))
 }
 
-/// The number of keys whose copies are filled again from one snapshot. It is low, so that few changes are committed
-/// during the read.
+/// The number of keys in one batch of `refill`. It is small, so that few changes commit during the read of a batch.
 const REFILL: usize = 64;
 
 /// Reads the missing entries from the table, all from one snapshot, and fills in their copies.
@@ -184,9 +182,9 @@ fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<
     }
 }
 
-/// Reads again, in small batches, the entries whose copies were refused because another session committed in their
-/// stripe during a long read. The result of the call does not come from these reads: all of it comes from one
-/// snapshot.
+/// Reads again, in small batches, the entries whose copies were not filled in, usually because another session
+/// committed in their stripe during a long read. Skips a batch if its first key gets no token. The results of these
+/// reads are not returned, because all results of the call come from one snapshot.
 fn refill(cache: &Reading, refused: &[HashedKey]) {
     for batch in refused.chunks(REFILL) {
         if copies::token(cache, batch[0]).is_some() {
@@ -196,8 +194,8 @@ fn refill(cache: &Reading, refused: &[HashedKey]) {
     }
 }
 
-/// Passes each entry that the table has under these keys to `show`, with the position of the key and whether the copy
-/// was filled in. Takes the tokens before the snapshot.
+/// Passes each entry that the table has under these keys to `show`, with the index of its key and whether the copy was
+/// filled in. Takes the tokens before the snapshot.
 fn read_and_fill(cache: &Reading, keys: &[HashedKey], mut show: impl FnMut(usize, Entry, bool)) {
     let tokens = memory::collect(keys.iter().map(|&key| copies::token(cache, key)));
     let names = memory::collect(keys.iter().map(|key| key.key));
@@ -261,7 +259,7 @@ pub fn count(cache: &Reading) -> Result<i64, Error> {
     }
 }
 
-/// Counts the read of a call that also changes the entry it has found.
+/// Counts the read of a call that also changes the entry. `is_hit` is true if the call has found an entry.
 pub fn count_read(cache: &Cache, is_hit: bool) {
     cache.count(figure_of(cache, is_hit), 1);
 }

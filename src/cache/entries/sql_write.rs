@@ -1,4 +1,4 @@
-//! Changes entries for functions of SQL. Most functions are one call of [`Store`]. Counters, `touch`, `take` and
+//! Changes entries for the SQL functions. Most functions are one call of [`Store`]. Counters, `touch`, `take` and
 //! `delete` are exceptions: over a table each is one statement, and over a memory cache they return a datum.
 
 use pgcache_store::NO_DEADLINE;
@@ -105,8 +105,8 @@ pub fn replace(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     put(cache, key, entry, If::Present)
 }
 
-/// Overwrites an entry if its live value equals `expected`; None equals a negative or a missing entry. Returns whether
-/// it did.
+/// Overwrites an entry if its live value equals `expected`. If `expected` is None, the entry must be negative or
+/// missing. Returns whether the entry was overwritten.
 pub fn replace_if(
     cache: &Cache,
     key: Key,
@@ -120,7 +120,8 @@ fn equals(expected: Option<Stored>) -> If<'static> {
     expected.map_or(If::NoValue, |value| If::Equal(Value::Stored(value)))
 }
 
-/// Removes a live entry if its value equals `expected`; None equals a negative entry. Returns whether it did.
+/// Removes a live entry if its value equals `expected`. If `expected` is None, the entry must be negative. Returns
+/// whether the entry was removed.
 pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> Result<bool, Error> {
     on_entries!(cache, entries => entries.remove_if(&entries.key_of(&key), equals(expected)))
 }

@@ -1,8 +1,8 @@
-//! [`Store`]: the operations on the entries of a cache that functions of SQL and commands of the Redis protocol share.
+//! [`Store`]: the operations on the entries of a cache that SQL functions and Redis commands share.
 //!
-//! It has two implementations, [`super::memory`] and [`super::table`]. A function and a command with the same meaning
-//! use the same condition ([`If`]) or the same operation, so that they decide alike. A memory cache decides under the
-//! lock of the key's partition. Or it decides about a copy of the entry, and changes the entry only if the entry still
+//! The trait has two implementations, [`super::memory`] and [`super::table`]. A function and a command with the same
+//! meaning use the same condition ([`If`]) or the same operation, so that they decide alike. A memory cache decides
+//! under the lock of the key's partition, or decides about a copy of the entry and changes the entry only if it still
 //! equals the copy. A table cache locks the row before it decides.
 
 use super::buffers::Buffers;
@@ -69,7 +69,7 @@ pub enum If<'v> {
 }
 
 impl If<'_> {
-    /// Returns whether the condition holds for an entry; None stands for a missing entry.
+    /// Returns whether the condition holds for an entry. `entry` is None if the entry is missing.
     #[inline]
     pub fn holds(&self, entry: Option<&dyn Present>) -> bool {
         match self {
@@ -93,16 +93,16 @@ pub enum Change {
     Remove,
 }
 
-/// An entry that is locked, or a copy of an entry: no session changes it while the value exists.
+/// An entry that is locked, or a copy of an entry. No session changes it while the value exists.
 pub trait Present {
     /// Returns the deadline and length of the entry.
     fn meta(&self) -> EntryMeta;
-    /// Returns whether the entry has this value; a negative entry has none.
+    /// Returns whether the entry has this value. A negative entry has no value.
     fn has(&self, value: &Value) -> bool;
 }
 
-/// A copy of an entry: its deadline and length, and its value in the form that clients receive. None stands for a
-/// missing entry.
+/// A copy of an entry: its deadline and length, and its value in the form that clients receive. None means that the
+/// entry is missing.
 pub type Copied<'v> = Option<(EntryMeta, &'v [u8])>;
 
 /// The entries of a cache. `E` is the error of the caller.
@@ -111,9 +111,9 @@ pub trait Store: Sized {
 
     /// Returns the key from the bytes that a client has sent.
     fn key<'k>(&self, bytes: &'k [u8]) -> Self::Key<'k>;
-    /// Returns the key of a function of SQL, which is already in canonical form.
+    /// Returns the key of an SQL function, which is already in canonical form.
     fn key_of<'k>(&self, key: &'k Key) -> Self::Key<'k>;
-    /// Returns the bytes of the key in the canonical form of the cache; None if no entry can have the key.
+    /// Returns the bytes of the key in the canonical form of the cache. Returns None if no entry can have the key.
     fn spelled<'k>(&self, key: &'k Self::Key<'_>) -> Option<&'k [u8]>;
     /// Returns an error if a value of this length cannot be stored under the key.
     fn check_length(&self, key: &Self::Key<'_>, length: usize) -> Result<(), Failed>;
@@ -123,23 +123,23 @@ pub trait Store: Sized {
     /// Copies the value of a live entry to the start of the buffer, which grows as needed. Returns None if no live
     /// entry exists.
     fn get(&self, key: &Self::Key<'_>, buffer: &mut Vec<u8>) -> Result<Option<EntryMeta>, Failed>;
-    /// Reads several keys as `get` does, in their order, and passes each result and value to `each`. Returns for how
-    /// many keys `each` returned true.
+    /// Reads several keys as `get` does, in their order, and passes each result and value to `each`. Returns the number
+    /// of keys for which `each` returned true.
     fn get_each<'k, E: From<Failed>>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
         buffers: &mut Buffers,
         each: impl FnMut(Result<Option<EntryMeta>, OutOfMemory>, &[u8]) -> Result<bool, E>,
     ) -> Result<i64, E>;
-    /// Returns a number that rises when a commit changes the key. It is 0 except for entries that are copies of table
-    /// rows.
+    /// Returns a number that rises when a commit changes the key. The number is 0 except for entries that are copies of
+    /// table rows.
     fn epoch(&self, _key: &Self::Key<'_>) -> u64 {
         0
     }
     /// Returns the deadline and length of a live entry; None if no live entry exists.
     fn look(&self, key: &Self::Key<'_>) -> Result<Option<EntryMeta>, Failed>;
-    /// Reads several keys as `look` does, in their order, and passes each result to `each`. Returns for how many keys
-    /// `each` returned true.
+    /// Reads several keys as `look` does, in their order, and passes each result to `each`. Returns the number of keys
+    /// for which `each` returned true.
     fn look_each<'k, E: From<Failed>>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
@@ -151,8 +151,7 @@ pub trait Store: Sized {
         key: &Self::Key<'_>,
         holds: impl Fn(&dyn Present) -> bool,
     ) -> Result<bool, Failed>;
-    /// Returns how strongly eviction considers an entry used, from 0 to 7. It is 0 for rows of a table, which are not
-    /// evicted.
+    /// Returns eviction's measure of an entry's use, from 0 to 7. It is 0 for rows of a table, which are not evicted.
     fn use_rank(&self, _key: &Self::Key<'_>) -> u32 {
         0
     }
@@ -166,7 +165,8 @@ pub trait Store: Sized {
         new: NewEntry<'_>,
         condition: If<'_>,
     ) -> Result<bool, Failed>;
-    /// Stores an entry for a command of the Redis protocol: an entry whose deadline has passed may be removed instead.
+    /// Stores an entry for a Redis command. If the deadline of the entry has passed, the implementation may remove the
+    /// old entry instead.
     fn put_or_remove(
         &self,
         key: &Self::Key<'_>,
@@ -175,9 +175,9 @@ pub trait Store: Sized {
     ) -> Result<bool, Failed> {
         self.put(key, new, condition)
     }
-    /// Lets `decide` choose a change of an entry, and makes the change, atomically. `decide` gets the current entry
-    /// and a buffer for a new value. It is called again if another session has changed the entry since the call.
-    /// Returns the result of the last call; `found` then contains the previous value.
+    /// Lets `decide` choose a change of an entry, and makes the change, atomically. `decide` gets the current entry and
+    /// a buffer for a new value. If another session has changed the entry after this call of `decide`, calls `decide`
+    /// again. Returns the result of the last call; `found` then contains the previous value.
     fn change<R, E: From<Failed>>(
         &self,
         key: &Self::Key<'_>,
@@ -214,7 +214,7 @@ pub trait Store: Sized {
     ) -> Result<bool, Failed>;
     /// Removes a live entry if the condition holds. Returns whether the entry was removed.
     fn remove_if(&self, key: &Self::Key<'_>, condition: If<'_>) -> Result<bool, Failed>;
-    /// Removes an entry and copies it to `found`. Returns None if it was not live.
+    /// Removes an entry and copies it to `found`. Returns None if the entry was not live.
     fn take(&self, key: &Self::Key<'_>, buffers: &mut Buffers)
     -> Result<Option<EntryMeta>, Failed>;
     /// Removes several entries without reading their values. Returns how many of them were live.
@@ -224,7 +224,7 @@ pub trait Store: Sized {
     /// memory cache.
     fn in_order(&self, keys: &mut [&[u8]]);
     /// Keeps other sessions from changing the rows of these keys until the transaction ends. Another session may still
-    /// add a row for a key that has none. Does nothing for a memory cache.
+    /// add a row for a key without a row. Does nothing for a memory cache.
     fn hold(&self, keys: &[&[u8]]) -> Result<(), Failed>;
     /// Stores all of the entries or none, and returns whether they were stored. If a key is passed twice, its last
     /// value wins. With `new_only`, a table stores them only if no key has an entry; a memory cache ignores

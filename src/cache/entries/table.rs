@@ -1,7 +1,7 @@
 //! Implements [`Store`] for table caches, within a transaction.
 //!
-//! Guards that a command of the Redis protocol has the same privileges, policies, triggers, locks, marks and
-//! notifications as the function of SQL with the same meaning.
+//! A Redis command has the same privileges, policies, triggers, locks, marks and notifications as the SQL function with
+//! the same meaning.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -46,11 +46,11 @@ pub struct Rows<'c> {
     opened: Opened<'c>,
     /// True if user-defined triggers and policies may run, because the transaction has the settings for them.
     pub user_code: bool,
-    /// The number of reads that a copy in the tier has answered and that are not counted yet.
+    /// The number of reads that a copy in the tier has answered and that no counter includes yet.
     hot_hits: Cell<u64>,
 }
 
-/// The cache under a lock on its table; the transaction keeps the lock until it ends.
+/// The cache under a lock on its table. The transaction keeps the lock until it ends.
 enum Opened<'c> {
     Now(&'c Cache),
     /// The cache is opened at the first change of the transaction, which sets the cell.
@@ -258,8 +258,8 @@ impl Store for Rows<'_> {
         Ok(())
     }
 
-    /// Adds to a counter. A caller counts all hits as hits of the tier, so this splits them: `hot_hits` is the number
-    /// of hits of the tier, and the rest are hits of the table.
+    /// Adds to a counter. A caller counts all hits as hits of the tier, so this function splits the hits: `hot_hits` of
+    /// them are hits of the tier, and the rest are hits of the table.
     fn tally(&self, counter: Counter, times: u64) {
         if counter == Counter::HotHits {
             let hot = self.hot_hits.take().min(times);
@@ -454,7 +454,8 @@ impl Store for Rows<'_> {
             return Ok(None);
         };
         let taken = take(cache, key.key);
-        // The row is already deleted. If memory for its copy is missing, the error rolls the deletion back.
+        // The row is already deleted. If the memory for its copy cannot be allocated, the error rolls the deletion
+        // back.
         Ok(
             taken.map(|entry| match copy_out(&entry, &mut buffers.found) {
                 Ok(meta) => meta,
@@ -507,8 +508,8 @@ impl Store for Rows<'_> {
         let entries = last_of_each(entries.into_iter());
         for (at, (key, value)) in entries.iter().enumerate() {
             if !row_ops::add(cache, *key, Some(*value), deadline) {
-                // Another session has added this key after this session looked. No session has seen the rows that were
-                // added here.
+                // Another session has added this key after this session looked. No session has seen the rows that this
+                // loop has added.
                 let own = entries.iter().take(at).map(|&(key, _)| key);
                 each_once(own, |key| Ok::<_, Failed>(delete(cache, key)))?;
                 return Ok(false);
@@ -535,7 +536,7 @@ pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     taken
 }
 
-/// Calls `act` once for each key, in key order. Returns for how many keys the result was true.
+/// Calls `act` once for each key, in key order. Returns the number of keys for which `act` returned true.
 pub fn each_once<E>(
     keys: impl Iterator<Item = Key>,
     mut act: impl FnMut(Key) -> Result<bool, E>,
@@ -574,7 +575,7 @@ pub fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)>
     memory::collect(numbered.into_iter().map(|(_, entry)| entry))
 }
 
-/// Implements the trait for an entry whose row is locked, or was read.
+/// Implements the trait for an entry whose row is locked or was read.
 impl Present for Entry {
     fn meta(&self) -> EntryMeta {
         let printed = self.value.map(printed);

@@ -2,8 +2,8 @@
 //! `cache_tune` sets.
 //!
 //! A skipped touch is a read: it takes no lock on the row and no transaction id, and does not wait for another
-//! session's change of the row. Guards two rules: a touch that would bring a deadline forward is always written, and a
-//! touch is skipped only if its update would run no user-defined trigger, rule or policy.
+//! session's change of the row. Two rules hold. A touch that would bring a deadline forward is always written. A touch
+//! is skipped only if its update would run no user-defined trigger, rule or policy.
 
 use super::sql_read::{self, Found, Look};
 use crate::cache::catalog::registry::{self, Cache};

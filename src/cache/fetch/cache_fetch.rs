@@ -1,20 +1,22 @@
-//! Implements `cache_fetch`: returns the live value of a key, or computes the value with a loader, which only one
-//! session at a time runs for a key.
+//! Implements `cache_fetch`: returns the live value of a key, or runs a loader to compute it. Usually only one session
+//! at a time runs the loader for a key.
 //!
 //! 1. Look the key up, and return a live value.
 //! 2. Otherwise request the lease of the key.
 //! 3. With the lease, look the key up once more, because the last holder may just have finished. Then run the loader
-//!    and store the value.
-//! 4. Without the lease, return a stale value. If none exists, wait for the holder and start over.
-//! 5. When the time for waiting is over, run the loader and store nothing, because storing would wait for the row that
-//!    the holder has written.
+//!    and store the value. If the records for leases are used up, do the same without a lease; several sessions may
+//!    then run the loader.
+//! 4. If another session holds the lease, or a change of the key is being committed, return a stale value. If none
+//!    exists, wait and start over.
+//! 5. When the time for waiting is over, or if this session cannot see the values of other sessions, run the loader and
+//!    store nothing, because storing would wait for the row that the holder has written.
 //!
 //! A fetch also stores nothing while a change of the source or of the key is being committed, because a value that was
 //! loaded at that time is about to be out of date.
 //!
-//! A loader is user-defined code, may take long, and runs without a lock. So the fetch uses no facts about the cache
-//! from before the loader ran: it stores the value as a new writer would, with the privileges, the storage and the
-//! type that the cache has after the load.
+//! A loader is user-defined code, may take long, and runs without a lock, so the cache may change during the load. So
+//! after the load, the fetch opens the cache again and stores the value as a new writer would, with the privileges,
+//! storage and type of that moment.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -64,7 +66,7 @@ impl Fetch {
         let mut commit = None;
         let mut counts = Look::Counted;
         loop {
-            let cache = open::known(self.relation)?; // each time, because the previous round may have waited
+            let cache = open::known(self.relation)?; // in each round, because the previous round may have waited
             cache.check_writable()?;
             let is_replayed = load_token::is_replayed(&cache);
             let found = entries::get_or_stale(self.relation, self.key, self.needs, counts)?;
@@ -109,7 +111,7 @@ impl Fetch {
         }
     }
 
-    /// Loads the value under the lease. `refresh`: a live value exists and is to be replaced.
+    /// Loads the value under the lease. `refresh` is true if the value replaces a live one.
     fn load_once(
         &self,
         cache: &Cache,
@@ -139,8 +141,8 @@ impl Fetch {
         })
     }
 
-    /// Loads the value without a lease; the token shows whether a change was committed during the load. `refresh` as
-    /// above.
+    /// Loads the value without a lease. The token shows whether a change was committed during the load. `refresh` is
+    /// true if the value replaces a live one.
     fn load_untracked(
         &self,
         cache: &Cache,
@@ -221,8 +223,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// Stores the value in a table. If this session waited for a transaction that had locked and changed the row, the
-    /// value of that transaction stays. Under REPEATABLE READ a row that this transaction cannot see stays, too.
+    /// Stores the value in a table. Does not overwrite the value of a transaction that this session had to wait for,
+    /// nor, under REPEATABLE READ, a row that this transaction cannot see.
     fn store_in_table(
         &self,
         cache: &Cache,
@@ -253,9 +255,9 @@ impl Fetch {
         entries::set(cache, cache.key(self.key.key), entry) // converted again, because the key's type may have changed
     }
 
-    /// Returns whether this transaction has changed the source of an entry of a memory cache, or may have changed it
-    /// without firing a trigger. Other sessions would at once read a value that was loaded from the change, although
-    /// the change may be rolled back.
+    /// Returns whether this transaction has changed the source of an entry of a memory cache, or may have changed the
+    /// source without firing a trigger. If a value that was loaded from the change were stored, other sessions would
+    /// read it at once, although the change may still be rolled back.
     fn is_changing(&self, cache: &Cache) -> bool {
         if cache.storage != Storage::Memory {
             return false;
@@ -302,14 +304,13 @@ impl Fetch {
 /// The result of a loader.
 struct LoaderResult {
     value: Loaded,
-    /// The loader used a value that a fetch from another cache returned without storing it. When the used value
-    /// changes, no row of the other cache is removed, so nothing would invalidate the value of this cache. True only
-    /// if entries of this cache have sources.
+    /// Whether the loader used a value that a fetch from another cache returned without storing it. When the used value
+    /// changes, no row of the other cache is removed, so nothing would invalidate the value of this cache. True only if
+    /// entries of this cache have sources.
     from_unstored: bool,
 }
 
-/// Returns `stays`: whether a value stays stored in a table. Notes a value that does not stay, for a loader that
-/// computes another value from it.
+/// Notes a value that was not stored, so that a loader that has used the value knows. Returns `stays` unchanged.
 fn note_unless_stored(stays: bool) -> bool {
     if !stays {
         loaders::note_unstored();
@@ -317,14 +318,15 @@ fn note_unless_stored(stays: bool) -> bool {
     stays
 }
 
-/// Returns the result of storing in a table. None means that nothing was stored, which is noted.
+/// Returns the result of storing in a table. None means that nothing was stored; the function then notes an unstored
+/// value.
 fn stored_or_noted(done: Option<Result<(), Error>>) -> Result<(), Error> {
     note_unless_stored(done.is_some());
     done.unwrap_or(Ok(()))
 }
 
-/// Returns whether this session may store the value. False in a read-only transaction or on a standby, unless the
-/// cache is in memory. Always false in a parallel worker, whose loader sees uncommitted rows of its leader.
+/// Returns whether this session may store the value. Returns false in a read-only transaction or on a standby, unless
+/// the cache is in memory. Always returns false in a parallel worker, whose loader sees uncommitted rows of its leader.
 fn can_store(cache: &Cache) -> bool {
     let is_worker = session::is_parallel_worker() && !fault::on(Fault::ParallelWorkerStores);
     !is_worker && (cache.storage == Storage::Memory || transaction::is_writable())
@@ -344,10 +346,10 @@ fn note_time(cache: &Cache, micros: Timestamp) {
     }
 }
 
-/// Returns whether a live entry is reloaded before its deadline. The closer the deadline and the slower the loader,
-/// the more likely is a reload, so that about one of many callers reloads the entry. This is the "optimal
-/// probabilistic cache stampede prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean time of
-/// the cache's loaders instead of the time of each entry.
+/// Returns whether a live entry is reloaded before its deadline. The closer the deadline and the slower the loader, the
+/// more likely a reload becomes, so that about one caller of many reloads the entry before its deadline. This is the
+/// "optimal probabilistic cache stampede prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean
+/// time of the cache's loaders instead of the time of each entry.
 fn refreshes_early(cache: &Cache, entry: &Entry) -> bool {
     let (Some(beta), Some(deadline)) = (cache.settings.early_refresh, entry.deadline) else {
         return false;

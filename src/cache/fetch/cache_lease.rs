@@ -1,8 +1,7 @@
-//! Implements `cache_lease`, `cache_set_leased` and `cache_release`, for values that are computed outside of the
-//! database.
+//! Implements `cache_lease`, `cache_set_leased` and `cache_release`, for values that are computed outside the database.
 //!
-//! A client that misses a key gets a numbered lease, computes the value, and stores it under that number. This module
-//! guards that the value is stored only if the key and its source have not changed since the lease was granted.
+//! A client that misses a key gets a numbered lease, computes the value, and stores it under that number. The value is
+//! stored only if the key and its source have not changed since the lease was granted.
 
 use std::time::Duration;
 
@@ -29,8 +28,8 @@ pub enum State {
     Hit,
     /// The value has expired within its grace, and another client or session computes a new one.
     Stale,
-    /// The caller computes the value. None instead of a number means that the value cannot be stored: all records are
-    /// in use, the snapshot may be too old, a change is being committed, or the cache is temporary.
+    /// The caller computes the value. Win(None) means that the value cannot be stored: all records are in use, the
+    /// snapshot may be too old, a change is being committed, or the cache is temporary.
     Win(Option<u64>),
     /// Another client or session computes the value, and no stale value can be served.
     Busy,
@@ -43,14 +42,14 @@ pub struct Leased {
     pub state: State,
 }
 
-/// Returns the value of a key or, if the key has none, the lease to compute it. `wait`: how long to wait for the lease
-/// of another client or session.
+/// Returns the value of a key or, if the key has none, the lease to compute it. `wait` is the longest wait for the
+/// lease of another client or session.
 pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, Error> {
     let longest = wait.as_micros().clamp(0, i64::MAX.into()) as u64;
     let patience = Patience::of(Duration::from_micros(longest));
     let mut counts = Look::Counted;
     loop {
-        let cache = open::known(relation)?; // each time, because the previous round may have waited
+        let cache = open::known(relation)?; // in each round, because the previous round may have waited
         let found = entries::get_or_stale(relation, key, Privileges::SELECT, counts)?;
         counts = Look::Uncounted;
         if found.is_some_and(is_live) {
@@ -75,7 +74,7 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
 }
 
 /// Looks the key up once more after the lease is won, because its last holder may have finished between the first
-/// look-up and the request. Gives the lease up if the snapshot of this transaction may be older than the last removal,
+/// look-up and the request. Releases the lease if the snapshot of this transaction may be older than the last removal,
 /// because the caller's value must then not be stored.
 fn won(cache: &Cache, key: HashedKey, lease: Lease) -> Result<Leased, Error> {
     let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT, Look::Uncounted)?;

@@ -1,6 +1,6 @@
 //! The loaders of this session: their plans, and the keys that they are loading.
 //!
-//! A loader that fetches the key that it is loading would wait for itself, so that fetch raises an error.
+//! A loader that fetches the key that it is loading would wait for itself, so its fetch raises an error.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -77,18 +77,18 @@ fn planned(text: Text) -> Result<Rc<Loader>, Error> {
     if let Some(loader) = kept {
         return Ok(loader);
     }
-    let roles = Roles::now(); // before planning, because a message may arrive during it
+    let roles = Roles::now(); // before planning, because an invalidation may arrive during it
     let loader = Rc::new(Loader::prepare(text)?);
     let too_old = PLANS.with(|plans| {
         let plans = &mut *plans.borrow_mut();
         plans.push(((text.bytes().into(), roles), Rc::clone(&loader)));
         (plans.len() > KEPT).then(|| plans.remove(0))
     });
-    drop(too_old); // frees its plan, outside of the borrow
+    drop(too_old); // frees its plan, outside the borrow
     Ok(loader)
 }
 
-/// Marks a key as being loaded by this session while the value lives, also if the load ends with an error.
+/// Marks a key as being loaded by this session while the value lives. The mark ends even if the load fails.
 struct AtWork;
 
 impl AtWork {

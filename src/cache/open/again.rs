@@ -1,9 +1,9 @@
 //! Looks a second time, right before the commit, for rows under the keys that the transaction has deleted. After the
 //! first look, another session may have stored a row from data that the deletion was meant to invalidate.
 //!
-//! Guards that a deletion wins over a fetch that began before it. The marks of the deletion stand during the second
-//! look, so no session can still store a value that it loaded before. The deletion waits for a row that is written and
-//! not committed, as an INSERT of the same key would.
+//! So a deletion wins over a fetch that began before it. The marks of the deletion are set during the second look, so
+//! no session can still store a value that it loaded before. The deletion waits for a row that is written and not
+//! committed, as an INSERT of the same key would.
 
 use std::rc::Rc;
 
@@ -26,7 +26,7 @@ pub fn request_end(cache: &Cache) {
 }
 
 /// Notes the keys that deletions must look for again, as if their entries depended on a row that has changed. The
-/// commit then removes their rows.
+/// commit then removes the rows of these keys.
 pub fn look_again() {
     if fault::on(Fault::DeletionChecksOnce) {
         return;
@@ -47,8 +47,8 @@ pub fn look_again() {
     }
 }
 
-/// Notes the rows of other transactions under deleted prefixes. A row of this transaction was written after the
-/// deletion, or is removed by its key.
+/// Notes the rows of other transactions under deleted prefixes. A row of this transaction needs no note: it was written
+/// after the deletion, or is removed by its key.
 fn look_for_prefixes(cache: &Rc<Cache>, look: &SecondLook) {
     if !fault::on(Fault::DeletionDoesNotWait) {
         lock::wait_for_stores(look.relation);

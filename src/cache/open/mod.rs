@@ -28,7 +28,7 @@ pub fn require(relation: Oid, needs: Privileges) {
     privilege::require(relation, needs, shape::is_marked_as_cache);
 }
 
-/// Checks the privileges again under the lock.
+/// Checks the privileges again, after the lock is granted.
 fn require_again(relation: Oid, needs: Privileges) {
     if !fault::on(Fault::PrivilegeNotCheckedAgain) {
         require(relation, needs);
@@ -54,8 +54,8 @@ pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> 
     })
 }
 
-/// Opens a cache for writing; the lock on a table is kept until the transaction ends. `function` is the name of the
-/// caller in the error for a read-only transaction, which can write only memory caches.
+/// Opens a cache for writing, and keeps the lock on its table until the transaction ends. `function` is the name that
+/// the error for a read-only transaction contains. Such a transaction can write only memory caches.
 pub fn to_write(
     cache: Option<Oid>,
     needs: Privileges,
@@ -81,15 +81,16 @@ pub fn to_write(
     Ok(cache)
 }
 
-/// Returns the cache if it is a memory cache, whose writers need no lock; None for a table cache. Keeps no lock: under
-/// REPEATABLE READ a reader's lock stays, and two callers that then take the strongest lock would deadlock.
+/// Returns the cache if it is a memory cache, whose writers need no lock. Returns None for a table cache. Keeps no
+/// lock, because under REPEATABLE READ a reader's lock stays, and two callers that then take the strongest lock would
+/// deadlock.
 fn memory_cache(relation: Oid) -> Result<Option<Rc<Cache>>, Error> {
     let cache = find(relation)?;
     Ok((cache.storage == Storage::Memory).then_some(cache))
 }
 
-/// Returns the cache as this session has loaded it. The caller looks the cache up again under a lock where it must be
-/// current.
+/// Returns the cache as this session has loaded it. A caller that needs the current definition looks the cache up again
+/// under a lock.
 pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
     match remembered(relation) {
         Some(cache) => Ok(cache),
@@ -109,9 +110,9 @@ pub fn to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cach
     }
 }
 
-/// Opens a cache for a definition statement, and takes the lock that the statement itself takes: with a weaker lock
-/// first, two callers could deadlock. Looks the cache up without a lock first, so that a relation that is not a cache
-/// is never locked that strongly.
+/// Opens a cache for a definition statement, and takes at once the lock that the statement itself takes: if two callers
+/// took a weaker lock first, they could deadlock. Looks the cache up without a lock before, so that a relation that is
+/// not a cache is never locked that strongly.
 pub fn to_define(
     cache: Option<Oid>,
     needs: Privileges,

@@ -1,11 +1,11 @@
 //! Removes entries that depend on rows that this transaction has changed (`model::pending` keeps the list).
 //!
-//! Runs right before the commit, for two reasons. Before then another session may compute an entry from the old row,
-//! and that entry must be removed, too. And the locks on entries are held only for a short time. In the session that
-//! has changed the rows, a call that opens a cache removes the entries earlier, so that it finds no entry computed
-//! from an old row.
+//! The removal runs right before the commit, for two reasons. Until then another session may compute an entry from the
+//! old row, and that entry must be removed, too. And the locks on entries are held only for a short time. In the
+//! session that has changed the rows, a call that opens a cache removes the entries earlier, so that it finds no entry
+//! computed from an old row.
 //!
-//! Keeps the fences on entries of memory caches until the commit is visible, so that no session stores an entry that it
+//! The fences on entries of memory caches stay until the commit is visible, so that no session stores an entry that it
 //! has computed from an old row.
 
 use std::rc::Rc;
@@ -65,9 +65,9 @@ pub fn runs_user_code() -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// A removal while more statements of the transaction may follow.
+    /// A removal that more statements of the transaction may follow.
     Now,
-    /// A removal after which only deferred triggers may follow.
+    /// A removal that only deferred triggers may follow.
     Ending,
     Commit,
 }
@@ -78,8 +78,8 @@ impl When {
     }
 }
 
-/// Removes all noted entries. Tables come first: the entries of a memory cache would not come back if a later table
-/// failed, and the fences of a memory cache stand until the commit is visible.
+/// Removes all noted entries. Tables come first: if a later table failed, the entries of a memory cache would not come
+/// back, because the fences of a memory cache stay until the commit is visible.
 fn remove(when: When) {
     pending::begin_removal();
     let _writable = transaction::Writable::enter();
@@ -115,10 +115,10 @@ fn remove(when: When) {
     pending::end_removal();
 }
 
-/// Opens a cache for removal. Returns None if the relation was dropped or is no longer a cache: no entries are left to
-/// remove. To clear a table, takes the ACCESS EXCLUSIVE lock at once: two transactions that upgraded from a weaker lock
-/// would deadlock. Looks the cache up again under the lock, because a trigger or a foreign key
-/// may have been added to the table.
+/// Opens a cache for removal. Returns None if the relation was dropped or is no longer a cache, because then no entries
+/// are left to remove. To clear a table, takes the ACCESS EXCLUSIVE lock at once: two transactions that upgraded from a
+/// weaker lock would deadlock. Looks the cache up again under the lock, because a trigger or a foreign key may have
+/// been added to the table.
 fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     let mode = match (find(relation)?.storage, clears) {
         (Storage::Memory, _) => lock::Mode::Read,
@@ -126,15 +126,15 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
         (_, false) => lock::Mode::Write,
     };
     if clears && mode == lock::Mode::Remove && tier().is_none() {
-        // Locked before the table, because a loading session holds no lock on the table yet, and would wait for the
-        // table's lock.
+        // Take this lock before the table's lock: a loading session holds no lock on the table yet, and would wait for
+        // the table's lock.
         acquire::keep_loaders_out(&*find(relation)?, None);
     }
     lock::relation(relation, mode);
     find(relation)
 }
 
-/// Returns the cache; None for any other relation. Raises 42809 for a cache whose entries are on Citus' shards,
+/// Returns the cache; None if the relation is not a cache. Raises 42809 for a cache whose entries are on Citus shards,
 /// because those entries would outlive the change.
 fn find(relation: Oid) -> Option<Rc<Cache>> {
     match registry::find(relation) {
@@ -175,8 +175,8 @@ fn clear(cache: &Cache) {
     }
 }
 
-/// Marks keys and waits, so that until this commit is visible no session stores a value that it loaded for them
-/// before. The removal sees the values that other sessions have already stored, because the marks come first. Keys
+/// Marks keys and waits, so that until this commit is visible no session stores a value that it loaded earlier for
+/// these keys. The marks come first, so the removal sees the values that other sessions have already stored. Keys
 /// without an entry are marked, too, because a session may be computing an entry from the old row.
 fn keep_loaded_out(cache: &Cache, keys: &Keys) {
     changes::note_keys(cache.relation, keys);
