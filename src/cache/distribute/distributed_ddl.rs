@@ -126,8 +126,8 @@ fn shards_of_ours() -> Option<i64> {
     count.filter(|&count| count > 0)
 }
 
-/// Creates and distributes `pgcache.distributed`, and colocates the function `pgcache.at_key` with its shards. Returns
-/// the number of shards. Skips the creation after a restore, when the table exists but is not distributed.
+/// Creates `pgcache.distributed` if it does not exist (it exists after a restore), distributes it, and colocates the
+/// function `pgcache.at_key` with its shards. Returns the number of shards.
 fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
     if !session::is_superuser() {
         return Err(Error::NotSpreadBefore);
@@ -142,8 +142,8 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
         &[count],
         |_| (),
     );
-    // Without this, Citus would colocate tables whose keys have any collation, and would then refuse them because of
-    // their collation.
+    // Without this UPDATE, Citus would colocate tables whose keys have any collation, and would then refuse them
+    // because of their collation.
     ddl::run(&[b"UPDATE pg_catalog.pg_dist_colocation SET distributioncolumncollation = a.attcollation \
         FROM pg_catalog.pg_dist_partition AS p JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) p.logicalrelid \
         AND a.attname OPERATOR(pg_catalog.=) 'key' \

@@ -1,9 +1,9 @@
 //! The blocks of a cache's table, or of all its partitions, numbered as one sequence.
 //!
 //! A sweep walks the blocks as if they were one table. So the sweep of a hundred partitions takes no larger steps than
-//! the sweep of one table, and continues in the next partition. The list is made when a walk begins. A partition that
-//! is added later is swept by the next walk. A partition that is dropped, or that another session has locked against
-//! writers, is skipped.
+//! the sweep of one table, and continues in the next partition. The list is made when a walk begins. The next walk
+//! sweeps a partition that is added later. A walk skips a partition that is dropped, or that another session has locked
+//! against writers.
 
 use pgrx::pg_sys::Oid;
 
@@ -18,7 +18,7 @@ use crate::pg::table::storage;
 #[derive(Default)]
 pub struct Blocks(Vec<Part>);
 
-/// A table, and the number of the first block behind its last block.
+/// A table, and the number of the first block after its last block.
 #[derive(Clone, Copy)]
 struct Part {
     table: Oid,
@@ -64,7 +64,7 @@ impl Blocks {
         self.0.last().map_or(0, |part| part.end)
     }
 
-    /// Returns at most `most` blocks of one table, beginning with block `from`; None behind the last block.
+    /// Returns at most `most` blocks of one table, beginning with block `from`. Returns None after the last block.
     pub fn chunk(&self, from: u32, most: u32) -> Option<Chunk> {
         let place = self.0.partition_point(|part| part.end <= from);
         let part = self.0.get(place)?;
@@ -86,8 +86,8 @@ impl Chunk {
     /// partition of the cache, or if it cannot be locked without waiting. Also returns None if policies apply to the
     /// caller, because a partition does not have the policies.
     ///
-    /// A partition is swept as its own owner, who may differ from the owner of the whole table, because the
-    /// partition's triggers are the code of that role.
+    /// A partition is swept as its own owner, which may differ from the owner of the whole table, because the
+    /// partition's triggers are the code of that owner.
     pub fn within<R>(&self, cache: &Cache, work: impl FnOnce(&Cache) -> R) -> Option<R> {
         if !cache.partitioned {
             return Some(work(cache));

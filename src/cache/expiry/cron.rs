@@ -97,8 +97,8 @@ fn command(schedule: &str, job: Job, expire_function: &str) -> String {
     }
 }
 
-/// Returns half of the time between two runs: half of the seconds of a schedule in seconds; for any other schedule
-/// half a minute, because the shortest time between its runs is a minute.
+/// Returns half of the time between two runs. For a schedule in seconds, that is half of the seconds; for any other
+/// schedule it is half a minute, because the shortest time between its runs is a minute.
 fn half_of(schedule: &str) -> String {
     let seconds = schedule
         .trim()
@@ -109,8 +109,8 @@ fn half_of(schedule: &str) -> String {
     format!("PT{}.{:03}S", millis / 1000, millis % 1000)
 }
 
-/// Returns the command for the database that contains pg_cron's own tables. One run in a hundred also removes
-/// pg_cron's records of the job's earlier runs; one run every ten seconds would leave three million rows a year.
+/// Returns the command for the database that contains pg_cron's own tables. One run in a hundred also removes pg_cron's
+/// records of the job's earlier runs. Otherwise a run every ten seconds would leave three million rows a year.
 fn command_at_home(expire: &str, version: (u32, u32)) -> String {
     if version < RUN_DETAILS_SINCE {
         return expire.to_owned();

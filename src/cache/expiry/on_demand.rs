@@ -22,7 +22,8 @@ use crate::pg::memory;
 use crate::pg::session::{self, advisory, failure, subtransaction};
 use crate::pg::shmem::worker_state::{SweepState, worker_shmem};
 
-/// Returns the state that the last sweep of a cache recorded; None without shared memory and for a temporary table.
+/// Returns the state that the last sweep of a cache recorded. Returns None without shared memory, and for a temporary
+/// table.
 fn state_of(cache: &Cache) -> Option<&'static SweepState> {
     let shmem = worker_shmem().filter(|_| !cache.temporary)?;
     Some(shmem.sweep_state(cache.id))
@@ -129,7 +130,7 @@ fn expire_one(relation: Oid, max_rows: i64) -> Result<i64, Error> {
     }
 }
 
-/// Returns whether a memory cache cannot be swept: memory caches are off, or the tier is missing, or the cache has no
+/// Returns whether a memory cache cannot be swept: memory caches are off, the tier is missing, or the cache has no
 /// slot. A cache without a slot is empty, and a sweep must not take a slot that another cache may need.
 fn is_out_of_reach(cache: &Cache) -> bool {
     cache.storage == Storage::Memory && (!guc::enabled() || TierHandle::known(cache).is_none())

@@ -3,8 +3,8 @@
 //! A pass reads a chunk of blocks by row address (a TID range scan), and runs a DELETE only if the chunk has expired
 //! rows. So it needs no index on the deadline, which would keep every overwrite from being a HOT update. A chunk
 //! without expired rows costs only a read: no row lock, no transaction id. A caller may run the steps of a pass in one
-//! transaction or in many; between steps a pass keeps only numbers. Each step takes a new snapshot, because row counts
-//! from an older snapshot of the caller would make a sweep remove too much.
+//! transaction or in many; between steps a pass keeps only numbers. Each step takes a new snapshot. If a step counted
+//! rows with an older snapshot of the caller, a sweep would remove too many rows.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -2,8 +2,8 @@
 //! depend on a sweep; it only frees space.
 //!
 //! This file alone defines the order of the steps. `cache_expire` takes all steps in one transaction (`on_demand`). A
-//! worker takes each step in a transaction of its own and sweeps other caches in between (`worker::sweep_job`). A sweep
-//! waits for no session: locked rows stay for the next sweep.
+//! worker takes each step in a separate transaction and sweeps other caches in between (`worker::sweep_job`). A sweep waits
+//! for no session: locked rows stay for the next sweep.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,7 +30,7 @@ impl StepSize {
 
 /// The result of a step.
 pub struct Step {
-    /// Whether the step used its whole budget, so that its duration is the duration of a whole step.
+    /// Whether the step used its whole budget, so that its duration can serve as the duration of a whole step.
     pub whole: bool,
     /// Whether the step found enough to continue at once.
     pub worthwhile: bool,
@@ -43,14 +43,15 @@ pub struct Sweep {
     state: Option<&'static SweepState>,
     /// The table's counter of changes before the sweep. It is stored when the pass is complete.
     changes: Option<i64>,
-    /// The number of expired rows that the sweep may remove; None: all. The cache's limits are enforced in any case.
+    /// The number of expired rows that the sweep may remove; None means all. The cache's limits are enforced in any
+    /// case.
     max_rows: Option<i64>,
     /// Whether the sweep enforces `max_entries` and `max_bytes`.
     trims: bool,
-    /// Whether the sweep may end before the pass is complete. True if the cache has no limit; with a limit, all rows
+    /// Whether the sweep may end before the pass is complete. It may if the cache has no limit; with a limit, all rows
     /// must be counted.
     may_end_early: bool,
-    /// Whether more rows were beyond the limit than the tolerance.
+    /// Whether the number of rows beyond the limit was larger than the tolerance.
     was_far_beyond: bool,
     expired: i64,
     stage: Stage,
@@ -59,7 +60,7 @@ pub struct Sweep {
 enum Stage {
     /// Removes expired rows.
     Pass(Pass),
-    /// The pass has removed `max_rows` rows: counts the rest of the table.
+    /// The pass has removed `max_rows` rows, so this stage counts the rest of the table.
     Count(Pass),
     /// Removes expired rows that the pass has left: all of them if the cache is beyond `max_bytes`, otherwise at most
     /// as many as there are rows beyond `max_entries`.
@@ -70,13 +71,13 @@ enum Stage {
     },
     /// Removes live rows beyond `max_entries` or `max_bytes`.
     Trim(Trim),
-    /// All work is done; `excess` is still beyond a limit.
+    /// All work is done. `excess` is the excess that could not be removed.
     Complete { excess: Excess },
 }
 
 impl Sweep {
     /// Begins a sweep that removes at most `max_rows` expired rows. The caller holds a writer's lock on the table.
-    /// `alone`: no other session sweeps the table. Otherwise the other session writes the state and trims.
+    /// `alone` is true if no other session sweeps the table; otherwise the other session writes the state and trims.
     pub fn on_demand(
         cache: &Cache,
         state: Option<&'static SweepState>,
@@ -123,13 +124,13 @@ impl Sweep {
         self.expired
     }
 
-    /// Returns whether the sweep may end before it is complete: the next sweep continues at the same block.
+    /// Returns whether the sweep may end before it is complete. The next sweep then continues at the same block.
     pub fn may_end_early(&self) -> bool {
         self.may_end_early && matches!(self.stage, Stage::Pass(_))
     }
 
     /// Returns whether the cache may be beyond its limit again after a complete sweep, because many rows were added
-    /// while the sweep trimmed. False if rows could not be removed, because a second sweep would do no better.
+    /// while the sweep trimmed. Returns false if rows could not be removed, because a second sweep would do no better.
     pub fn is_to_repeat(&self) -> bool {
         self.was_far_beyond && matches!(self.stage, Stage::Complete { excess } if excess.is_none())
     }
@@ -298,8 +299,8 @@ fn excess(cache: &Cache, pass: &Pass) -> Excess {
     }
 }
 
-/// Returns how many rows beyond the limit need no second sweep. If a sweep has to trim more rows, writers may add as
-/// many while it runs.
+/// Returns the number of rows beyond the limit that need no second sweep. If a sweep has to trim more rows than this,
+/// writers may add as many while it runs.
 fn tolerance(cache: &Cache) -> i64 {
     cache.settings.max_entries.unwrap_or(i64::MAX) / 100 + 1000
 }

@@ -34,8 +34,8 @@ pub fn open(relation: Oid) -> Option<Sweepable> {
         return None;
     }
     let cache = registry::find(relation).ok()?;
-    // The triggers of a partition are checked when the partition is swept, as its owner: checking the triggers of all
-    // partitions here would wait for their locks.
+    // The triggers of a partition are checked when the partition is swept, as its owner. To check the triggers of all
+    // partitions here, the sweep would have to wait for their locks.
     let as_owner = match cache.partitioned {
         true => AsOwner::to_maintain,
         false => AsOwner::to_remove,

@@ -1,15 +1,16 @@
 //! Trims a table cache to its `max_entries` and `max_bytes`: chooses the rows to remove, and removes them chunk by
 //! chunk.
 //!
-//! Expired rows have been removed before. Rows that were not recently read from the hot tier are removed first,
-//! beginning with the oldest. The age of a row is the number of transactions since it was written (`xmin`).
+//! The sweep has already removed the expired rows. Of the other rows, a trimming first removes those that were not
+//! recently read from the hot tier, beginning with the oldest. The age of a row is the number of transactions since it
+//! was written (`xmin`).
 //!
 //! The table is not sorted. A first walk, the census, counts the rows in classes of age, each 1.6 % wide. The counts
 //! yield the lowest age of the rows to remove. A second walk removes rows of at least this age, in physical order,
 //! until enough rows are removed.
 //!
-//! The bytes are summed row by row. An average size would remove too many rows of a table in which a few rows are
-//! large.
+//! The bytes are summed row by row, because an average size would remove too many rows from a table with a few large
+//! rows.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -65,7 +66,7 @@ enum Stage {
     Remove { age: i64 },
 }
 
-/// Which rows a trimming spares: rows that the tier knows to be used, or none.
+/// The rows that a trimming spares: rows that the tier knows to be used, or none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Spare {
     Used,
@@ -135,8 +136,8 @@ impl Trim {
         removed.rows
     }
 
-    /// Derives the age from the counts, so that enough rows are at least that old even if all used rows are among
-    /// them.
+    /// Derives the age of the rows to remove from the counts. Enough rows have at least this age even if they include
+    /// all used rows.
     fn end_census(&mut self, cache: &Cache) {
         let Stage::Census(classes) = &self.stage else {
             return;
@@ -218,7 +219,7 @@ struct Removed {
     may_leave_more: bool,
 }
 
-/// Removes the rows of a chunk that `wanted` describes, and returns their number and bytes. Leaves locked rows.
+/// Removes the rows of a chunk that `wanted` describes, and returns their number and bytes. Skips locked rows.
 fn remove(cache: &Cache, chunk: Chunk, wanted: &Wanted) -> Removed {
     let weighed = wanted.excess.bytes > 0;
     let age = Typed::number(wanted.age);
@@ -258,7 +259,7 @@ fn remove(cache: &Cache, chunk: Chunk, wanted: &Wanted) -> Removed {
     let trimmed = trimmed as i64;
     Removed {
         rows: trimmed,
-        // An estimate if other sessions held locks on some of the chosen rows.
+        // The bytes are an estimate if other sessions held locks on some of the chosen rows.
         bytes: (i128::from(chosen.bytes) * i128::from(trimmed) / i128::from(chosen.rows)) as i64,
         may_leave_more: chosen.may_leave_more && trimmed >= chosen.rows,
     }

@@ -27,7 +27,8 @@ use crate::pg::table::storage::{self, Counted};
 /// The longest delay of a cache whose sweep fails.
 pub const LONGEST_DELAY: i64 = 3600 * 1_000_000;
 
-/// A counter that no table has, because counters are not negative: a table with this value does not count as at rest.
+/// A value that no table's counter has, because counters are not negative. With this stored value a table does not
+/// count as at rest.
 const NEVER_COUNTED: i64 = -1;
 
 /// A table cache that is due.
@@ -90,8 +91,8 @@ fn add(work: &mut DueCaches, relation: Oid, state: Option<&SweepState>) {
     }
 }
 
-/// Returns the slot of a memory cache, and the deadline up to which its entries have expired; None if the cache is
-/// locked or has nothing to sweep. Also trims the cache, which takes a walk only if it has too many entries.
+/// Returns the slot of a memory cache, and the deadline up to which its entries have expired. Returns None if the cache
+/// is locked or has nothing to sweep. Also trims the cache, which takes a walk only if the cache has too many entries.
 fn due_memory(relation: Oid) -> Option<(u32, Timestamp)> {
     if !lock::try_relation(relation, lock::Mode::Read) {
         return None;
@@ -129,8 +130,8 @@ fn due_table(relation: Oid, state: Option<&SweepState>) -> Option<Due> {
     })
 }
 
-/// Returns Postgres' counters of a table, or the sum over all of its partitions. The oids of the partitions are added,
-/// so that the sum changes when a partition is added or removed.
+/// Returns Postgres' counters of a table, or the sum over all of its partitions. The oids of the partitions are part of
+/// the sum, so that the sum changes when a partition is added or removed.
 fn counted(relation: Oid) -> Option<Counted> {
     if !relation::is_partitioned(relation) {
         return storage::counted(relation);
@@ -162,12 +163,12 @@ fn is_at_rest(state: &SweepState, changes: i64, now: Timestamp) -> bool {
 
 /// Returns whether the sweep of a cache has failed and must not be tried again yet.
 pub fn is_put_off(state: &SweepState) -> bool {
-    // A moment beyond the longest delay was stored before the clock was set back.
+    // A moment beyond the longest delay was stored before the clock was set back, so ignore it.
     (1..=LONGEST_DELAY).contains(&(state.retry_at.load(Relaxed) - clock::now()))
 }
 
-/// Puts off a cache whose sweep has failed; the delay doubles with each failure. Returns the number of failures in a
-/// row.
+/// Postpones the sweep of a cache whose sweep has failed. The delay doubles with each failure. Returns the number of
+/// failures in a row.
 pub fn put_off(state: &SweepState) -> u32 {
     let before = state.failures.fetch_add(1, Relaxed);
     let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
@@ -180,7 +181,7 @@ pub fn put_off(state: &SweepState) -> u32 {
     before + 1
 }
 
-/// Puts off a cache as [`put_off`] does, and warns of the reason at the first failure.
+/// Postpones the sweep of a cache as [`put_off`] does, and warns of the reason at the first failure.
 pub fn put_off_for(failure: &Failure, state: &SweepState, name: &str) {
     if put_off(state) == 1 {
         failure.warn(on_demand::could_not_sweep(name), on_demand::MEND);
@@ -193,7 +194,7 @@ pub struct Counters {
     pub trimmed: i64,
     /// When the last sweep that covered the whole cache ended.
     pub last_sweep: Option<Timestamp>,
-    /// For how many microseconds the row with the earliest deadline had been expired in the last sweep.
+    /// The time in microseconds for which the row with the earliest deadline had been expired in the last sweep.
     pub lag: i64,
     pub waiting: i64,
 }
@@ -222,8 +223,8 @@ fn trimmed(relation: Oid) -> i64 {
 }
 
 /// Closes the holes that removed entries have left in the tier, for at most this long. Otherwise only a write would
-/// close them, and only in the partitions that it takes pages from: a large value would evict entries although the
-/// tier has room.
+/// close holes, and only in the partitions that it takes pages from. A large value would then evict entries although
+/// the tier has room.
 pub fn compact_tier(longest: Duration) {
     let Some(tier) = tier().filter(|_| !fault::on(Fault::HolesStay)) else {
         return;
@@ -238,7 +239,7 @@ pub fn compact_tier(longest: Duration) {
 }
 
 /// Removes expired entries of memory caches, partition by partition, for at most this long. The next call continues
-/// where this one ended.
+/// where this call ended.
 pub fn expire_memory(shmem: WorkerShmem, limits: &[(u32, Timestamp)], longest: Duration) {
     let Some(tier) = tier().filter(|_| !limits.is_empty()) else {
         return;

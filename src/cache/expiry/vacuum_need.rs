@@ -4,10 +4,10 @@
 //! worker vacuums as soon as the table has a fifth as many dead rows as live rows. This keeps a table below twice its
 //! fresh size, even though it can grow while it is vacuumed.
 //!
-//! Large values need more. Values of 100 kB, replaced some hundred times a second, leave as many dead bytes between
-//! two visits of the worker as all live data take, and a table does not shrink again by itself. So writers count the
-//! bytes that they leave dead, and request a VACUUM, which the worker runs at once. The count is a hint: it includes
-//! changes that are rolled back, and only the time of a VACUUM depends on it.
+//! Large values need VACUUM earlier. Values of 100 kB, replaced some hundred times a second, leave as many dead bytes
+//! between two visits of the worker as all live data take, and a table does not shrink again by itself. So writers
+//! count the bytes that they leave dead, and request a VACUUM, which the worker runs at once. The count is a hint: it
+//! includes changes that are rolled back, and only the time of a VACUUM depends on it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -38,7 +38,7 @@ const DEAD_BYTES_RATIO: u64 = 8;
 /// After this many microseconds without a request for a VACUUM, a table counts as at rest.
 pub const QUIET: i64 = 2_000_000;
 
-/// Indexes into the arrays of the state: the tables with the rows, and their TOAST tables.
+/// The indexes into the arrays of the state: the tables with the rows, and their TOAST tables.
 const OWN: usize = 0;
 const TOAST: usize = 1;
 
@@ -89,8 +89,8 @@ fn dead_bytes_limit(state: &SweepState, place: usize) -> u64 {
     state.vacuum_at[place].load(Relaxed).max(MIN_DEAD_BYTES)
 }
 
-/// Records that the worker answers a request for a VACUUM. Returns the cache; None if the relation is no longer a
-/// cache, or cannot be swept now.
+/// Records that the worker answers a request for a VACUUM. Returns the cache. Returns None if the relation is no longer
+/// a cache, or cannot be swept now.
 pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     sweepable::open(relation)?;
     state.answered_at.store(clock::now(), Relaxed);
@@ -151,8 +151,8 @@ fn tables_at(cache: Oid, place: usize) -> Vec<Oid> {
     }
 }
 
-/// Returns whether VACUUM pays for a table. A single table always pays; of several partitions only a partition with
-/// many dead rows does.
+/// Returns whether VACUUM pays for a table. For a single table it always does; of several partitions, only for a
+/// partition with many dead rows.
 fn is_worth_it(table: Oid, all: &[Oid]) -> bool {
     all.len() <= 1 || storage::counted(table).is_some_and(|counted| has_died(counted, 0))
 }
@@ -193,7 +193,7 @@ fn has_died(counted: Counted, left: i64) -> bool {
     new > MIN_DEAD_ROWS && new * DEAD_ROW_RATIO > counted.live + left
 }
 
-/// Resets the count when a VACUUM begins: dead bytes that are counted later are for the next VACUUM.
+/// Resets the count when a VACUUM begins. Dead bytes that are counted later call for the next VACUUM.
 pub fn begin(need: &VacuumNeed, state: &SweepState) {
     state.dead_bytes[need.place].store(0, Relaxed);
 }
@@ -207,8 +207,8 @@ pub fn note(need: &VacuumNeed, state: &SweepState) {
         return; // partitions count no dead bytes: see the trigger of a row
     }
     let size = storage::bytes(need.table);
-    // Rows that an old snapshot still sees count as live. Otherwise VACUUM would read ever more of them for the same
-    // gain while the snapshot exists.
+    // Rows that an old snapshot still sees count as live. Otherwise, while the snapshot exists, VACUUM would read ever
+    // more of these rows for the same gain.
     let held = match (need.place, counted) {
         (TOAST, Some(counted)) => {
             size.min((counted.live + counted.dead).max(0) as u64 * storage::TOAST_CHUNK)
@@ -218,7 +218,7 @@ pub fn note(need: &VacuumNeed, state: &SweepState) {
     state.vacuum_at[need.place].store(held / DEAD_BYTES_RATIO, Relaxed);
 }
 
-/// Resets the counts if no worker can vacuum the cache now: the next request comes after as many more bytes have died.
+/// Resets the counts if no worker can vacuum the cache now. The next request comes after as many more bytes have died.
 pub fn forget(state: &SweepState) {
     for died in &state.dead_bytes {
         died.store(0, Relaxed);

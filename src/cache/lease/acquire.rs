@@ -23,19 +23,20 @@ use crate::pg::shmem::tier::{Tier, tier};
 
 /// The next step of a caller that has missed a key.
 pub enum Turn {
-    /// Compute the value. None if the server has no tier and a lock replaces the lease.
+    /// Compute the value under this lease. The lease is None if the server has no tier, because a lock replaces the
+    /// lease.
     Mine(Option<Lease>),
     /// Wait, because another session or client computes the value.
     Theirs(Holder),
-    /// Compute the value without a lease; it may be stored while this token holds. None for a temporary table, and if
-    /// the server has no tier and a lock makes writers of the source wait.
+    /// Compute the value without a lease, and store it if this token still holds. The token is None for a temporary
+    /// table, and if the server has no tier, because then a lock makes writers of the source wait.
     Untracked(Option<LoadToken>),
-    /// Compute the value but do not store it: a change of the key or of the cache is being committed and is not
-    /// visible yet, so a value computed now may be out of date.
+    /// Compute the value but do not store it. A change of the key or of the cache is being committed and is not visible
+    /// yet, so a value computed now may be out of date.
     Pending,
 }
 
-/// The lease of another session or client: its record, or the name of its lock.
+/// The lease of another session or client, by its record or by the name of its lock.
 pub enum Holder {
     Record(Other),
     Lock(u64),
@@ -47,7 +48,7 @@ pub fn to_fetch(cache: &Cache, key: HashedKey) -> Turn {
         return request_by_lock(cache, key);
     };
     if cache.temporary {
-        return Turn::Untracked(None); // no other session changes it
+        return Turn::Untracked(None); // no other session changes a temporary table
     }
     if held::is_full() {
         return untracked(tier, cache, key);
@@ -76,11 +77,11 @@ pub fn to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     Session,
-    /// A client that computes outside of the database. It gets a lease even while a change is being committed, but
-    /// then its value cannot be stored.
+    /// A client that computes outside the database. It gets a lease even while a change is being committed, but then
+    /// its value cannot be stored.
     Client,
     /// A client that gets a lease although its value cannot be stored, because a change may be about to be committed,
-    /// or is replayed.
+    /// or because the source's changes are replayed.
     Doomed,
 }
 
@@ -202,11 +203,12 @@ fn lock_name(cache: CacheId, key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(key, cache.seed())
 }
 
-/// The most keys whose locks a writer takes one by one; for more keys it takes one lock for the whole cache.
+/// The largest number of keys whose locks a writer takes one by one. For more keys it takes one lock for the whole
+/// cache.
 const MOST_LOCKS: usize = 64;
 
-/// Waits for the sessions that load one of these keys, and keeps new loaders out until the commit is visible. Used
-/// only without a tier. `keys`: None for all keys of the cache.
+/// Waits for the sessions that load one of these keys, and keeps new loaders out until the commit is visible. Used only
+/// without a tier. `keys` is None for all keys of the cache.
 pub fn keep_loaders_out(cache: &Cache, keys: Option<&Keys>) {
     if fault::on(Fault::LoadersNotKeptOut) {
         return;

@@ -1,7 +1,7 @@
 //! The leases, watches and announced stores of the current transaction, by savepoint.
 //!
-//! Guards that they end with the transaction, or with the rollback of their savepoint; otherwise other sessions would
-//! wait for a lease that no session uses.
+//! All of them end with the transaction, or with the rollback of their savepoint; otherwise other sessions would wait
+//! for a lease that no session uses.
 
 use super::leases::{self, Lease};
 use crate::cache::catalog::registry::Cache;
@@ -13,8 +13,8 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::{events, memory};
 
-/// The most leases that a session keeps until its transaction ends. A statement that fetches thousands of keys must
-/// not take the records of all other sessions, so it fetches further keys without a lease.
+/// The largest number of leases that a session keeps until its transaction ends. A statement that fetches thousands of
+/// keys must not take the records of all other sessions, so it fetches further keys without a lease.
 const MOST_AT_ONCE: usize = 64;
 
 /// A lease that ends, or becomes valid again, when this session's transaction ends.
@@ -95,14 +95,14 @@ pub fn is_full() -> bool {
 }
 
 /// Returns whether this session may wait where the deadlock detector does not see the wait. It must not wait while it
-/// has an xid, because other sessions may wait for its rows, nor while it has a lease, because they may wait for the
-/// lease.
+/// has an xid, because other sessions may wait for its rows. It must not wait while it has a lease, because other
+/// sessions may wait for the lease.
 pub fn may_wait() -> bool {
     (!transaction::has_xid() || fault::on(Fault::WriterWaitsForLease))
         && (count() == 0 || fault::on(Fault::HolderMayWait))
 }
 
-/// Keeps a lease until the transaction, or the savepoint, ends.
+/// Keeps a lease until the transaction or the savepoint ends.
 pub fn hold(lease: Lease) {
     hold_as(lease, false);
 }
@@ -118,8 +118,8 @@ fn hold_as(lease: Lease, outlives_rollback: bool) {
     });
 }
 
-/// Keeps a watch until the watch ends, at the latest with the transaction or the savepoint. Call this before taking
-/// the watch, because it may run out of memory.
+/// Keeps a watch until the watch ends, at the latest with the transaction or the savepoint. Call this before the watch
+/// is taken, because this call may run out of memory.
 pub fn watch(watch: Lease) {
     with(|session| {
         let part = session.parts.at(events::nesting_level());
@@ -184,13 +184,13 @@ pub fn note_store(cache: &Cache) {
     tier.stores(id).begin();
 }
 
-/// Returns whether a row that other sessions cannot see yet may contain a value that was loaded for this cache.
+/// Returns whether a session may have stored a loaded value for this cache in a row that other sessions cannot see yet.
 pub fn has_open_stores(tier: &Tier, cache: CacheId) -> bool {
     tier.stores(cache).any()
 }
 
-/// Ends all leases, watches and announced stores at the end of the transaction: other sessions can see its stores
-/// after a commit, and never after a rollback.
+/// Ends all leases, watches and announced stores at the end of the transaction. After a commit, other sessions can see
+/// its stores; after a rollback, they never see them.
 pub fn end(committed: bool) {
     if !committed && fault::on(Fault::LeaseOutlivesError) {
         return;
@@ -199,7 +199,7 @@ pub fn end(committed: bool) {
 }
 
 /// Ends the session's leases before PREPARE TRANSACTION, including the leases of clients whose values it has stored. A
-/// session that waits for one of these leases requests it again.
+/// session that waits for one of these leases then requests it again.
 pub fn give_up() {
     let held = with(|session| {
         let parts = session.parts.iter_mut();

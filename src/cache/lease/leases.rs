@@ -19,7 +19,7 @@ pub struct Lease {
     pub id: u64,
 }
 
-/// Returns the lease of a key by its number; None for a number that no lease has. Raises 55000 without a tier.
+/// Returns the lease of a key by its number. Returns None for a number that no lease has. Raises 55000 without a tier.
 pub fn named(key: HashedKey, id: i64) -> Result<Option<Lease>, Error> {
     tier().ok_or(Error::NoLeases)?;
     let hash = key.hash;
@@ -70,7 +70,7 @@ pub fn take_back(lease: Lease) {
     wake(lease);
 }
 
-/// Runs `change` under the lock of the lease's partition; returns the default without a tier.
+/// Runs `change` under the lock of the lease's partition. Returns the default without a tier.
 fn at<R: Default>(lease: Lease, change: impl FnOnce(&Partition) -> R) -> R {
     let Some(tier) = tier() else {
         return R::default();
@@ -86,8 +86,8 @@ fn wake(lease: Lease) {
     }
 }
 
-/// Voids the lease of a key. The caller holds the lock of the key's partition exclusively. If this returns true, the
-/// caller calls [`wake_waiting`] afterwards.
+/// Voids the lease of a key. The caller holds the lock of the key's partition exclusively. If this function returns
+/// true, the caller must call [`wake_waiting`] afterwards.
 pub fn void(tier: &Tier, hash: u64) -> bool {
     if fault::on(Fault::MarkVoidsNoLease) {
         return false;

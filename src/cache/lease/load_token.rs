@@ -2,10 +2,9 @@
 //! taken, and none has changed it since.
 //!
 //! A writer marks its keys before its commit becomes visible, and unmarks them afterwards (`marks`). A loader that
-//! reads between the two steps reads a value that is about to be out of date. This module guards that no session
-//! stores that value. No lease is granted while a writer of the key, or of its cache, is pending. A session that
-//! stores without a lease takes a [`LoadToken`] before it loads: a watch on the key, which a writer voids as it voids
-//! a lease.
+//! reads between the two steps reads a value that is about to be out of date. No session stores such a value, for two
+//! reasons. No lease is granted while a writer of the key, or of its cache, is pending. And a session that stores
+//! without a lease takes a [`LoadToken`] before it loads: a watch on the key, which a writer voids as it voids a lease.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -22,8 +21,8 @@ use crate::pg::shmem::lease::Claim;
 use crate::pg::shmem::tier::{Tier, tier};
 
 /// Returns whether a commit that changes the key or the cache is not visible yet. The commit of a transaction that was
-/// prepared before the server's start counts, too. The caller holds the partition's lock: a session that marks the
-/// whole cache first raises `pending_writers` and then voids the leases of the cache under the lock.
+/// prepared before the server's start counts, too. The caller holds the partition's lock, because a session that marks
+/// the whole cache first raises `pending_writers` and then voids the leases of the cache under that lock.
 pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
     let pends = |slot| {
         tier.slot(slot).pending_writers.load(SeqCst) > 0
@@ -33,15 +32,15 @@ pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
         || (cache.slot(tier).is_some_and(pends) && !fault::on(Fault::LeaseWhileCachePends))
 }
 
-/// Returns whether a writer changes a whole cache that had no slot when the writer marked it; the cache may have a
-/// slot now. The caller holds no lock of the tier. The record of its lease exists already, so that a writer that locks
-/// the cache later voids it.
+/// Returns whether a writer changes a whole cache that had no slot when the writer marked it; the cache may have a slot
+/// now. The caller holds no lock of the tier. The record of the caller's lease exists already, so that a writer that
+/// locks the cache later voids the lease.
 pub fn is_locked_without_slot(cache: &Cache) -> bool {
     lock::is_marked_without_slot(cache.relation) && !fault::on(Fault::LeaseWhileLocked)
 }
 
-/// Notes that a change that is visible now removed entries of a cache. Does nothing for a cache without a slot,
-/// because a new slot counts as if entries had just been removed.
+/// Notes that a visible change has removed entries of a cache. Does nothing for a cache without a slot, because a new
+/// slot counts as if entries had just been removed.
 pub fn note_removal(tier: &Tier, cache: CacheId) {
     let now = clock::now();
     if let Some(slot) = slots::find(tier, cache) {
@@ -49,9 +48,9 @@ pub fn note_removal(tier: &Tier, cache: CacheId) {
     }
 }
 
-/// Returns whether this is a standby and the cache's source is replayed: replayed changes remove no entries, so a
-/// loaded value must not be stored. Checked before the first look-up, so that the result also holds for a call that
-/// begins before a promotion and ends after it.
+/// Returns whether this is a standby and the cache's source is replayed. Replayed changes remove no entries, so a
+/// loaded value must not be stored. A call checks this before its first look-up, so that the result also holds if the
+/// call begins before a promotion and ends after it.
 pub fn is_replayed(cache: &Cache) -> bool {
     session::in_recovery()
         && cache.storage == Storage::Memory
@@ -62,10 +61,10 @@ pub fn is_replayed(cache: &Cache) -> bool {
 /// Returns whether a loader reads valid data. Call this under the lease, because a session that invalidates the data
 /// later voids the lease.
 ///
-/// A transaction with one snapshot may read older data. The data is valid if nothing was committed since the snapshot,
+/// A transaction with one snapshot may read older data. The data are valid if nothing was committed since the snapshot,
 /// or if no entry was removed since the transaction began. Without shared memory removals are not recorded; then a
 /// table cache without dependencies counts as valid. A standby records no removals either, because replayed changes
-/// remove nothing, so data read with a snapshot of a standby never counts as valid.
+/// remove nothing, so data read with a snapshot of a standby never count as valid.
 pub fn loads_valid_values(cache: &Cache) -> bool {
     if !lock::one_snapshot_per_transaction() || fault::on(Fault::OldSnapshotStores) {
         return true;
@@ -94,7 +93,7 @@ pub struct LoadToken {
 
 impl LoadToken {
     /// Takes a token; the caller takes the snapshot of the loader afterwards. Returns None while a writer is pending,
-    /// and if the role has used up its share of watches. The token ends with the transaction at the latest.
+    /// or if the role has used up its share of watches. The token ends with the transaction at the latest.
     pub fn take(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Option<LoadToken> {
         let hash = key.hash;
         let watch = Lease {
@@ -112,8 +111,8 @@ impl LoadToken {
         (watches && !is_locked_without_slot(cache)).then_some(token)
     }
 
-    /// Returns whether the token still holds. Call this after writing the row, because a writer that marks later finds
-    /// the row.
+    /// Returns whether the token still holds. Call this after the row is written, because a writer that marks the key
+    /// later finds the row.
     pub fn holds(&self) -> bool {
         let holds = || fault::on(Fault::TokenNotCheckedAfterStore) || self.holds_here();
         self.tier.read(self.watch.hash, |_| holds())

@@ -3,8 +3,8 @@
 //!
 //! `cache::commit` decides which changes are marked, when and how. The marks of a prepared transaction are in a record
 //! in shared memory (`pg::shmem::prepared`). A record is lowered after COMMIT PREPARED and ROLLBACK PREPARED, by
-//! PREPARE TRANSACTION, by the worker, and by a session that wants to copy, lease or store an entry, and that then
-//! starts over. A restart loses the records, and [`super::unverified_after_restart`] takes their place.
+//! PREPARE TRANSACTION, by the worker, and by a session that wants to copy, lease or store an entry; that session then
+//! starts over. A restart loses the records; [`super::unverified_after_restart`] replaces them.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
@@ -20,16 +20,16 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::prepared::{Item, Record};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// How often and how long a session waits for sessions that lower records. The wait is limited because a session that
-/// lowers one may be halted.
+/// The interval between two checks, and the longest wait, of a session that waits for sessions that lower records. The
+/// wait is limited because a session that lowers a record may be halted.
 const LOOK: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// One step to undo after the end of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// A marked key. `slot` is the slot of its cache, or [`NO_SLOT`]; a record omits the slot, because undoing does
-    /// not need it. `raised` is the role that the mark is counted for; None if another mark keeps readers off.
+    /// A marked key. `slot` is the slot of its cache, or [`NO_SLOT`]. A record omits the slot, because undoing does not
+    /// need it. `raised` is the role that the mark is counted for; None if another mark keeps readers off.
     Key {
         hash: u64,
         slot: u32,
@@ -39,11 +39,12 @@ pub enum Mark {
     /// The leases of a whole cache.
     Leases(CacheId),
     Cache(u32),
-    /// A cache in which nothing is filled in, leased or stored while the mark stands, because the transaction removes
-    /// rows with unknown keys, or more keys than fit. Its copies stay, because each removed row removes its own copy.
+    /// A cache in which nothing is filled in, leased or stored while the mark is set, because the transaction removes
+    /// rows with unknown keys, or more keys than fit. The cache's copies stay, because each removed row removes its own
+    /// copy.
     Pending(u32),
-    /// A cache in whose table the transaction has stored loaded values. This variant and the ones below are used only
-    /// for a prepared transaction; a session keeps its own stores elsewhere.
+    /// A cache in whose table the transaction has stored loaded values. This variant and the variants below are used
+    /// only for a prepared transaction; a session keeps its own stores elsewhere.
     Stores(CacheId),
     /// A cache whose entries the commit removes because their source changes.
     Outdated(CacheId),
@@ -54,7 +55,7 @@ pub enum Mark {
     Invalidated(CacheId),
 }
 
-/// The slot of a key whose cache has none.
+/// The slot in the mark of a key whose cache has no slot.
 pub const NO_SLOT: u32 = u32::MAX;
 
 /// The outcome of a transaction: true if it committed, false if it rolled back, None if the outcome is unknown.
@@ -104,7 +105,7 @@ impl Mark {
         }
     }
 
-    /// Undoes the mark of a key under its partition's lock; returns whether a lease was voided.
+    /// Undoes the mark of a key under its partition's lock. Returns whether a lease was voided.
     pub fn undo_key(&self, tier: &Tier, partition: &mut PartitionMut) -> bool {
         let Mark::Key {
             hash,
@@ -119,7 +120,7 @@ impl Mark {
         let marks = tier.marks().of(tier.region().partition_of(hash));
         match raised {
             Some(role) => marks.lower(hash, role),
-            // A concurrent set that has marked the key must publish nothing.
+            // A concurrent set that has marked the key must publish nothing, so note the overlap of the two marks.
             None => drop(marks.meet(hash)),
         }
         voids_lease && leases::void(tier, hash)
@@ -190,7 +191,7 @@ const KEY: u32 = 1;
 const WHOLE: u32 = 2;
 const FLAGS: u32 = 8;
 
-/// Joins two items of the same cache into one; None if they do not fit into one item.
+/// Joins two items of the same cache into one. Returns None if they do not fit into one item.
 pub fn joined(known: Item, item: Item) -> Option<Item> {
     let number = match (known.number, item.number) {
         (one, two) if one == two => one,
@@ -226,9 +227,9 @@ pub fn lower(tier: &Tier, record: Record, committed: impl FnOnce() -> Outcome) -
     })
 }
 
-/// Waits until no session is lowering a record, so that clients are notified before COMMIT PREPARED returns. Lowering
-/// a record waits for nothing, so this takes microseconds. The wait cannot be cancelled, because the transaction is
-/// already committed.
+/// Waits until no session is lowering a record, so that clients are notified before COMMIT PREPARED returns. Lowering a
+/// record waits for nothing, so the wait takes microseconds. It cannot be cancelled, because the transaction is already
+/// committed.
 pub fn wait_for_others() {
     let Some(tier) = tier() else {
         return;
@@ -239,8 +240,8 @@ pub fn wait_for_others() {
     }
 }
 
-/// Undoes the marks of all prepared transactions that are decided, and returns whether it undid any. The caller holds
-/// no LWLock. It takes a new token and then a new snapshot before it continues.
+/// Undoes the marks of all prepared transactions that are decided. Returns whether it undid any. The caller holds no
+/// LWLock, and takes a new token and then a new snapshot before it continues.
 pub fn lower_decided() -> bool {
     let Some(tier) = tier() else {
         return false;

@@ -1,9 +1,9 @@
 //! Tracks the caches that a transaction prepared before the last restart may have changed. The restart loses the marks
 //! of the transaction, but not its locks.
 //!
-//! Also tracks caches that a writer was changing as a whole while they had no slot (`lock::mark_without_slot`). Guards
-//! that no entry of a cache is copied, leased or stored while a transaction of either kind holds a lock on the cache,
-//! even if the server ran without a tier before. The slot of a table begins unverified.
+//! Also tracks caches that a writer was changing as a whole while they had no slot (`lock::mark_without_slot`). No
+//! entry of a cache is copied, leased or stored while a transaction of either kind holds a lock on the cache, even if
+//! the server ran without a tier before. The slot of a table begins unverified.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -50,8 +50,8 @@ pub fn is_suspended(tier: &Tier, slot: u32) -> bool {
     tier.slot(slot).unproven.load(SeqCst) != 0 && !session::in_recovery()
 }
 
-/// Returns the result of [`is_proven`] for a cache that may lack a slot; without a slot it checks the locks at each
-/// call. True on a standby, where replayed changes remove nothing, and for a temporary table.
+/// Returns the result of [`is_proven`] for a cache that may lack a slot. Without a slot, the function checks the locks
+/// at each call. Returns true on a standby, where replayed changes remove nothing, and for a temporary table.
 pub fn is_cache_proven(tier: &Tier, cache: &Cache) -> bool {
     if cache.temporary || session::in_recovery() {
         return true;

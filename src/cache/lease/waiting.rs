@@ -9,9 +9,10 @@ use crate::cache::tier::hashed_key::HashedKey;
 use crate::pg::session::{self, advisory, clock, wait};
 use crate::pg::shmem::tier::tier;
 
-/// The longest uninterrupted sleep in milliseconds. After it, the session checks whether the holder waits for it.
+/// The longest uninterrupted sleep in milliseconds. After it, the session checks whether the lease's holder waits for
+/// this session.
 const LONGEST_SLEEP: i64 = 1_000;
-/// How long a fetch waits for a commit to become visible before it computes the value itself.
+/// The time that a fetch waits for a commit to become visible before it computes the value itself.
 const COMMIT_TAKES: Duration = Duration::from_millis(10);
 
 /// The remaining wait of a call, by a monotonic clock.
@@ -26,7 +27,7 @@ impl Patience {
         Patience { began, longest }
     }
 
-    /// Returns the time that a caller waits for a commit that is under way.
+    /// Returns the patience of a caller that waits for a commit in progress.
     pub fn for_a_commit() -> Patience {
         Patience::of(COMMIT_TAKES)
     }
@@ -60,7 +61,7 @@ pub fn for_lease(key: HashedKey, holder: Holder, patience: &Patience) -> bool {
         }
     };
     let Some(tier) = tier() else {
-        return false; // no tier, no records
+        return false; // without a tier no records exist
     };
     // A lease past its deadline can be taken over, but that gains nothing if the value is already written.
     let now = clock::now();

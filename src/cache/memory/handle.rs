@@ -1,8 +1,8 @@
 //! Reads, stores and removes single entries of a memory cache, through a handle on the tier and the cache's slot.
 //!
-//! Guards that an entry changes only under the lock of its partition, in one step with the lease of its key, while the
-//! slot still belongs to the cache and no mark is set. A session that has changed the source of an entry does not find
-//! the entry, although other sessions find it until the commit.
+//! An entry changes only under the lock of its partition, in one step with the lease of its key, while the slot still
+//! belongs to the cache and no mark is set. A session that has changed the source of an entry does not find the entry,
+//! although other sessions find it until the commit.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -48,7 +48,7 @@ impl TierHandle {
         }
     }
 
-    /// Returns the handle as [`TierHandle::of`] does, but also while `pgcache.enabled` is off.
+    /// Returns the handle as [`TierHandle::of`] does, but also if `pgcache.enabled` is off.
     pub fn in_tier(cache: &Cache, tier: &'static Tier) -> Result<TierHandle, Error> {
         removal::settle();
         let slot = match cache.slot(tier) {
@@ -65,8 +65,8 @@ impl TierHandle {
         })
     }
 
-    /// Returns the handle of a memory cache; None if the cache has no slot. Waits for nothing and reads no catalog.
-    /// The caller has checked that the slot need not be opened (`Cache::is_to_open`).
+    /// Returns the handle of a memory cache. Returns None if the cache has no slot. Waits for nothing and reads no
+    /// catalog. The caller has checked that the slot need not be opened (`Cache::is_to_open`).
     pub fn known(cache: &Cache) -> Option<TierHandle> {
         let tier = tier()?;
         Some(TierHandle {
@@ -147,7 +147,7 @@ impl TierHandle {
             .filter(|entry| io::is_live(&entry.header(), now))
     }
 
-    /// Returns whether a transaction that is committing, or is prepared, keeps this key from being stored.
+    /// Returns whether a transaction that is committing or is prepared keeps other sessions from storing this key.
     fn is_fenced(&self, hash: u64) -> bool {
         if fault::on(Fault::FenceNotKept) {
             return false;
@@ -182,7 +182,7 @@ impl TierHandle {
     ) -> Result<bool, Error> {
         check_size(key.bytes, record.value)?;
         if self.is_fenced(key.hash) {
-            // The transaction of the fence may have ended without lowering the fence.
+            // The transaction of the fence may have ended without lowering the fence, so lower it here.
             unverified_after_restart::is_proven(self.tier, self.slot, self.relation);
             undo_marks::lower_decided();
         }
@@ -211,14 +211,14 @@ impl TierHandle {
                 pending::note_stored(self.relation, key.bytes);
                 Ok(true)
             }
-            // Counts as stored and evicted at once, because a transaction is changing the source of the entry.
+            // The entry counts as stored and evicted at once, because a transaction is changing its source.
             StoreOutcome::Refused if fenced.get() => Ok(true),
             StoreOutcome::Refused => Ok(false),
             StoreOutcome::TooLarge => {
                 self.tier.control().rejected.fetch_add(1, Relaxed);
                 Err(Error::EntryTooLarge(record.value.len()))
             }
-            // Counts as stored and evicted at once. The previous entry must not survive the write.
+            // The entry counts as stored and evicted at once. The previous entry must not survive the write.
             StoreOutcome::Crowded => {
                 self.remove(key, |_| true);
                 Ok(true)
@@ -261,9 +261,9 @@ impl TierHandle {
     }
 }
 
-/// Opens a slot that has survived a promotion or was restored at the start. Removes the entries of a cache that
-/// depends on tables, so that they are not counted either: after a promotion they may have been computed from rows
-/// that have changed since, because replay removes no entries. Entries of a cache without dependencies stay.
+/// Opens a slot that has survived a promotion or was restored at the start. Removes the entries of a cache that depends
+/// on tables, which also takes them out of the counts: after a promotion they may have been computed from rows that
+/// have changed since, because replay removes no entries. Entries of a cache without dependencies stay.
 #[cold]
 fn open_recovered(cache: &Cache, tier: &Tier, slot: u32) -> Result<(), Error> {
     if session::in_recovery() {

@@ -1,9 +1,9 @@
 //! Pages of a memory cache, for `cache_scan` and `cache_keys`: live entries in key order.
 //!
-//! The tier has no order, so a page needs a walk over all of it. Consecutive pages of a session share one walk: it
-//! keeps the next keys in a [`Window`], and later pages follow the journals of keys that were inserted after the walk.
-//! So a page shows every entry that is live from its call to its return, as if it had made its own walk, at a cost
-//! that depends only on its own length.
+//! The tier has no order, so a page needs a walk over all of it. Consecutive pages of a session share one walk: the
+//! session keeps the next keys in a [`Window`], and later pages follow the journals of keys that were inserted after
+//! the walk. So a page shows every entry that is live from its call to its return, as if it had made its own walk, but
+//! its cost depends only on its length.
 //!
 //! The first walk keeps few keys, because most callers want one page. Each following walk keeps more.
 
@@ -69,7 +69,7 @@ fn each(cache: &Cache, handle: &TierHandle, page: &Page, show: &mut dyn FnMut(&[
     let end = after_prefix(page.prefix.bytes());
     let mut start = first_key(page);
     let mut left = page.max_rows;
-    // The window leaves the thread-local during the call, so that an error leaves no window behind.
+    // Take the window out of the thread-local during the call, so that an error leaves no window behind.
     let mut kept = KEPT.take();
     while left > 0 && end.as_ref().is_none_or(|end| start < *end) {
         let now = reach(handle, kept.take(), &start, end.as_deref(), page.max_rows);
@@ -109,7 +109,7 @@ fn reach(
             if kept.window.reaches(handle.slot, start) {
                 return kept;
             }
-            first // inserted keys have made the window too short
+            first // inserted keys have filled the window, so that it ends too early
         }
         Some(kept) if kept.window.ends_at(handle.slot, start) => kept.room.saturating_mul(GROWTH),
         _ => first,

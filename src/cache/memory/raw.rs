@@ -3,9 +3,9 @@
 //!
 //! A change takes effect at once and is not rolled back; it voids the key's lease under the same lock.
 //!
-//! Guards that the event loop of a network process can call these functions: [`Entries::of`] and the operations on its
-//! result never wait, read a catalog or raise an error. [`Entries::open`], for functions of SQL, may assign a slot and
-//! thus wait. The caller provides the memory.
+//! The event loop of a network process can call these functions: [`Entries::of`] and the operations on its result never
+//! wait, read a catalog or raise an error. [`Entries::open`], for the SQL functions, may assign a slot and thus wait.
+//! The caller provides the memory.
 
 use std::cell::Cell;
 
@@ -26,7 +26,7 @@ use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::stored::Kind;
 
-/// The number of keys that are prefetched at once.
+/// The number of keys that are prefetched at the same time.
 const AT_ONCE: usize = 32;
 /// A value of more bytes can be read in pieces: copying this many bytes takes as long as ten look-ups.
 pub const LONG: usize = 256 << 10;
@@ -43,8 +43,8 @@ pub struct Entries<'c> {
     cache: &'c Cache,
     handle: TierHandle,
     now: Timestamp,
-    /// True for a session, which may have changed the source of an entry, and may be cancelled; false for a network
-    /// process.
+    /// Whether a session uses the entries. A session may have changed the source of an entry, and may be cancelled; a
+    /// network process does neither.
     by_session: bool,
 }
 
@@ -110,7 +110,8 @@ impl<'p> Present<'_, 'p> {
 pub type RawKey<'k> = HotKey<'k>;
 
 impl<'c> Entries<'c> {
-    /// Returns the entries for a network process. None if the cache has no slot: no session has stored anything in it.
+    /// Returns the entries for a network process. Returns None if the cache has no slot, because then no session has
+    /// stored anything in it.
     pub fn of(cache: &'c Cache, now: Timestamp) -> Option<Entries<'c>> {
         let handle = TierHandle::known(cache)?;
         Some(Entries {
@@ -121,8 +122,8 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Returns the entries for a function of SQL, and assigns a slot if the cache has none. Raises 55000 without a
-    /// tier, and 53400 if all slots are taken.
+    /// Returns the entries for an SQL function, and assigns a slot if the cache has none. Raises 55000 without a tier,
+    /// and 53400 if all slots are taken.
     pub fn open(cache: &'c Cache) -> Result<Entries<'c>, Error> {
         Ok(Entries {
             cache,
@@ -136,7 +137,7 @@ impl<'c> Entries<'c> {
         self.cache
     }
 
-    /// Ends a call of SQL that was cancelled; does nothing in a network process.
+    /// Ends an SQL call that was cancelled; does nothing in a network process.
     pub fn check_for_interrupts(&self) {
         if self.by_session {
             session::check_for_interrupts();
@@ -175,8 +176,8 @@ impl<'c> Entries<'c> {
         hash
     }
 
-    /// Prefetches the index and then the entries of these keys, [`AT_ONCE`] at a time, so that their memory is being
-    /// loaded before the first look-up.
+    /// Prefetches the index and then the entries of these keys, [`AT_ONCE`] at a time, so that their memory is already
+    /// being loaded at the first look-up.
     pub fn prefetch<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
         let mut hashes = [0; AT_ONCE];
         loop {
@@ -272,7 +273,7 @@ impl<'c> Entries<'c> {
     }
 
     /// Copies the next piece of a long value; [`Reading::next`] returns the length of the piece. After the last piece
-    /// the copy equals the current value, and counts as a use.
+    /// the copy equals the current value, and the read counts as a use.
     pub fn read_on(&self, key: &RawKey, reading: &mut Reading, into: &mut [u8]) -> Piece {
         let piece = self.tier().read(key.hash, |partition| {
             partition.read_on(key, |header| self.is_valid(header), reading, into)
@@ -283,7 +284,7 @@ impl<'c> Entries<'c> {
         piece
     }
 
-    /// Returns the deadline and length of a live entry; None if no live entry exists. Does not count as a use.
+    /// Returns the deadline and length of a live entry. Returns None if no live entry exists. Does not count as a use.
     pub fn look(&self, key: &RawKey) -> Option<EntryMeta> {
         self.look_at(key, |entry| EntryMeta::of(&entry.header()))
     }
@@ -293,7 +294,7 @@ impl<'c> Entries<'c> {
         self.look_at(key, holds).unwrap_or(false)
     }
 
-    /// Returns how strongly eviction considers an entry used, from 0 to 7.
+    /// Returns eviction's measure of an entry's use, from 0 to 7.
     pub fn use_rank(&self, key: &RawKey) -> u32 {
         self.tier().read(key.hash, |partition| {
             let live = self.live(&partition, key);
@@ -362,7 +363,8 @@ impl<'c> Entries<'c> {
             if !self.handle.belongs_to(self.cache) {
                 return Ok(Written::Gone);
             }
-            // The cache was cleared during the attempt, so the entry is stored into the new content.
+            // The cache was cleared during the attempt, so try again: the next round stores the entry into the new
+            // content.
         }
     }
 
@@ -375,7 +377,7 @@ impl<'c> Entries<'c> {
     }
 
     /// Removes the entry of a key, live or not, if `still` returns true for the live entry or for None. Also voids the
-    /// key's lease, because a session that computes the value has begun before the removal. Returns the result of
+    /// key's lease, because a session that computes the value may have begun before the removal. Returns the result of
     /// `still`, and whether a live entry was removed.
     pub fn delete_at(
         &self,
@@ -420,8 +422,8 @@ impl<'c> Entries<'c> {
         u64::try_from(entries.load(std::sync::atomic::Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Visits the entries from a position on, until `visit` returns false. Calls `visit` under a lock for each entry
-    /// of the tier; the argument is None for an entry of another cache, and for an entry that is not live. Returns the
+    /// Visits the entries from a position on, until `visit` returns false. Calls `visit` under a lock for each entry of
+    /// the tier. The argument is None for an entry of another cache and for an entry that is not live. Returns the
     /// position where the walk continues.
     pub fn walk(&self, place: Place, mut visit: impl FnMut(Option<&EntryRef>) -> bool) -> Place {
         walk::look_on(self.tier(), place, |entry| {
@@ -481,13 +483,12 @@ pub fn note_read(counter: Counter, times: u64) {
     }
 }
 
-/// Notes the deadline of a row that was read.
+/// Notes the deadline of a row that a client has read.
 pub fn note_soonest(deadline: Timestamp) {
     SOONEST.set(SOONEST.get().min(deadline));
 }
 
-/// Returns the earliest deadline of the rows whose copies were read since the last call; None if no row had a
-/// deadline.
+/// Returns the earliest deadline of the rows that were read since the last call. Returns None if no row had a deadline.
 pub fn take_soonest() -> Option<Timestamp> {
     let soonest = SOONEST.replace(NO_DEADLINE);
     (soonest != NO_DEADLINE).then_some(soonest)

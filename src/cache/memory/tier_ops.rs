@@ -26,14 +26,14 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::tier::tier;
 use crate::pg::value::datum::Text;
 
-/// Copies one entry when it is called; None if the entry no longer exists. The callback that receives this function
-/// chooses the memory for the copy.
+/// Copies one entry when it is called. Returns None if the entry no longer exists. The callback that receives this
+/// function chooses the memory for the copy.
 pub type CopyOut<'m, T> = &'m dyn Fn() -> Option<T>;
 
 /// An entry and its key.
 pub type Row = (Text, Entry);
 
-/// Returns the entry of a key that is live or within this grace.
+/// Returns the entry of a key if it is live or within this grace.
 pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
     let handle = TierHandle::of(cache)?;
     let hot_key = key.in_slot(handle.slot);
@@ -69,7 +69,7 @@ pub fn set_leased(
 }
 
 /// Stores a value that was computed without a lease, if neither its source nor the entry has changed since the token
-/// was taken. `refresh`: a live entry existed, which may be replaced.
+/// was taken. `refresh` is true if a live entry existed, which may be replaced.
 pub fn set_if_unchanged(
     cache: &Cache,
     key: HashedKey,
@@ -132,8 +132,8 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     Ok(live.get())
 }
 
-/// Makes all entries outdated, so that no look-up finds them and they only take space. Returns the first valid
-/// version.
+/// Makes all entries outdated, so that no look-up finds them and they only take space. Returns the version of the new
+/// content.
 pub fn disown_all(cache: &Cache, handle: &TierHandle) -> u64 {
     load_token::note_removal(handle.tier, cache.id);
     leases::void_all(handle.tier, cache.id);
@@ -211,8 +211,8 @@ pub fn trim(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the slot of a memory cache and the deadline up to which its entries have expired; None if the cache has no
-/// entries.
+/// Returns the slot of a memory cache and the deadline up to which its entries have expired. Returns None if the cache
+/// has no entries.
 pub fn sweep_limit(cache: &Cache) -> Option<(u32, Timestamp)> {
     let tier = tier()?;
     let slot = cache.slot(tier)?;

@@ -1,11 +1,11 @@
-//! A window over the keys of a memory cache: the next keys in order, which one walk over the tier has found, kept for
-//! the pages that follow.
+//! A window over the keys of a memory cache: the next keys in order, which one walk over the tier has found and which
+//! the session keeps for the following pages.
 //!
 //! A window contains every key of the cache between its two ends, and perhaps keys whose entries are removed, expired
 //! or outdated. So a page looks up the entry of each key. The only change that makes a window incomplete is a new key,
 //! and the tier's journals list new keys.
 //!
-//! Guards the limit on a session's memory: a window takes at most [`MOST_BYTES`], however large the cache or the page.
+//! A window takes at most [`MOST_BYTES`] of a session's memory, however large the cache or the page.
 
 use std::collections::BinaryHeap;
 
@@ -13,7 +13,7 @@ use crate::cache::tier::walk::Met;
 use crate::pg::memory;
 use crate::pg::shmem::tier::Tier;
 
-/// The most bytes that the keys of a window take in the session's memory.
+/// The largest number of bytes that the keys of a window take in the session's memory.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 /// The memory that a key takes besides its bytes: the element of the list, and the overhead of the allocator.
 const KEY_OVERHEAD: usize = 40;
@@ -55,7 +55,7 @@ impl Window {
             && self.end.as_ref().is_none_or(|end| start < &end[..])
     }
 
-    /// Returns whether the window contains the keys of a slot up to `start`, excluding it.
+    /// Returns whether the window contains the keys of a slot up to `start`, but not `start` itself.
     pub fn ends_at(&self, slot: u32, start: &[u8]) -> bool {
         self.met.slot() == slot && self.end() == Some(start)
     }
@@ -94,7 +94,7 @@ impl Window {
         }
     }
 
-    /// Drops the keys from `limit` on, which becomes the end of the window.
+    /// Drops the keys from `limit` on; `limit` becomes the end of the window.
     fn end_before(&mut self, limit: Vec<u8>) {
         let stay = self.keys.partition_point(|key| *key < limit);
         for key in self.keys.drain(stay..) {
@@ -107,7 +107,7 @@ impl Window {
     fn merge(&mut self, new: Vec<Vec<u8>>) {
         let mut merged = memory::list(self.keys.len() + new.len());
         let mut own = std::mem::take(&mut self.keys);
-        // The merge starts at the end, so that each old key moves once.
+        // Start the merge at the end, so that each old key moves once.
         for key in new.into_iter().rev() {
             let at = own.partition_point(|own| *own < key);
             merged.extend(own.drain(at..).rev());
@@ -143,7 +143,7 @@ struct Least {
     heap: BinaryHeap<Vec<u8>>,
     bytes: usize,
     room: usize,
-    /// The first key in key order that was offered and not kept; no later key is kept either.
+    /// The first key in key order that was offered and not kept. No later key is kept either.
     limit: Option<Vec<u8>>,
 }
 

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::pg::value::datum::Text;
 
-/// Reads a counter: a decimal integer without blanks, plus sign or exponent. Raises 22P02 for any other text, and
-/// 22003 beyond the range of bigint.
+/// Reads a counter: a decimal integer without blanks, plus sign or exponent. Raises 22P02 for any other text, and 22003
+/// if the number is beyond the range of bigint.
 pub fn parse(bytes: &[u8]) -> Result<i64, Error> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {

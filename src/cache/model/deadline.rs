@@ -1,8 +1,8 @@
 //! Converts a ttl (a duration) to a deadline (a moment), and decides whether a deadline has passed.
 //!
-//! Guards the rules: NULL means the cache's default, a ttl of zero or less is an error, a ttl below a millisecond
-//! counts as a millisecond, and a deadline beyond the range of timestamptz means "no expiry". An entry is expired from
-//! its deadline on, by the wall clock.
+//! The rules: NULL means the cache's default, a ttl of zero or less is an error, a ttl below a millisecond counts as a
+//! millisecond, and a deadline beyond the range of timestamptz means "no expiry". An entry is expired from its deadline
+//! on, by the wall clock.
 
 use pgrx::datum::Interval;
 
@@ -11,7 +11,7 @@ use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::random;
 
-/// The shortest ttl in microseconds: a deadline is this precise.
+/// The shortest ttl in microseconds. Deadlines have this precision.
 const SHORTEST: i64 = 1_000;
 const DAY: i128 = 86_400_000_000;
 /// Days and months in 400 years, whose ratio is the calendar's exact mean.
@@ -23,7 +23,7 @@ const SLACK: i128 = 5 * DAY;
 /// The result of `cache_forever()`: a million years, beyond any timestamp in every version.
 pub const FOREVER_MONTHS: i32 = 12_000_000;
 
-/// The moment when an entry expires; None: never.
+/// The moment when an entry expires; None if it never expires.
 pub type Deadline = Option<Timestamp>;
 
 /// Checks a ttl: zero and negative spans, minus infinity among them, are errors.
@@ -94,9 +94,9 @@ pub fn with_jitter(
     Ok(Some((deadline - shorter as i64).max(now + SHORTEST)))
 }
 
-/// Returns whether a touch that moves a deadline from `old` to `new` moves it by less than this share of its ttl,
-/// which is the time from now to `new`. Returns false for a touch that shortens the life of an entry, removes its
-/// deadline, or gives it one.
+/// Returns whether a touch that moves a deadline from `old` to `new` moves it by less than this share of its ttl, where
+/// the ttl is the time from now to `new`. Returns false for a touch that shortens the life of an entry, removes its
+/// deadline, or gives an entry without a deadline one.
 pub fn moves_little(old: Deadline, new: Deadline, share: f64) -> bool {
     let (Some(old), Some(new)) = (old, new) else {
         return false;

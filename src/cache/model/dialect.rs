@@ -2,8 +2,8 @@
 //!
 //! Every statement takes a text as key, a text, jsonb or bytea as value, and a timestamptz as deadline. It returns the
 //! same types, whatever the types of the columns. The pieces convert between the two. Postgres makes the casts within
-//! the statement, so that neither a column nor a reader ever receives a datum of another type. The rules for deadlines
-//! are those of `pg::value::moment`.
+//! the statement, so that neither a column nor a reader ever receives a datum of the wrong type. The rules for
+//! deadlines are those of `pg::value::moment`.
 
 use crate::pg::catalog::columns::Columns;
 use crate::pg::value::datum::ValueType;
@@ -17,12 +17,12 @@ type Piece = (&'static str, Vec<u8>);
 #[derive(Default)]
 pub struct Dialect(Vec<Piece>);
 
-/// Which rows a statement covers.
+/// The rows that a statement covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
-    /// The rows of ONLY this table: rows of its children are no entries.
+    /// The rows of the table itself, by ONLY, because rows of its children are not entries.
     Own,
-    /// The rows of its partitions; the table itself has none.
+    /// The rows of the table's partitions. The table itself has no rows.
     OfPartitions,
 }
 
@@ -82,7 +82,7 @@ impl Dialect {
         let cast = match key_type {
             KeyType::Uuid => "::pg_catalog.uuid",
             KeyType::Bigint => "::pg_catalog.int8",
-            // No cast to varchar: it would truncate the key, and two keys would become one.
+            // No cast to varchar here, because it would truncate the key, and two keys would become one.
             KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => "",
         };
         let array = if cast.is_empty() { "" } else { "[]" };
@@ -96,7 +96,7 @@ impl Dialect {
         self.put("key", &format!("pgcache_c.$$k{out}"));
         self.put("ekey", &format!("pgcache_e.$$k{out}"));
         if key_type.is_text() {
-            // In the order of bytes, whatever the column's collation.
+            // Compare keys in the order of their bytes, whatever the column's collation.
             let order = match columns.attached {
                 true => "(pgcache_c.$$k COLLATE pg_catalog.\"C\")",
                 false => "pgcache_c.$$k",
@@ -204,8 +204,8 @@ fn writing(form: DeadlineForm, moment: &str) -> String {
     }
 }
 
-/// Returns SQL that converts a timestamptz, which is not NULL, to a Unix time: rounded up, at least 1, and at most
-/// what the column can hold. Returns None for a column of type timestamptz.
+/// Returns SQL that converts a timestamptz, which is not NULL, to a Unix time. The time is rounded up, at least 1, and
+/// at most the largest value of the column. Returns None for a column of type timestamptz.
 fn unix_time(kind: DeadlineKind, moment: &str) -> Option<String> {
     let (per_second, width) = match kind {
         DeadlineKind::Moment => return None,

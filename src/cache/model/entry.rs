@@ -13,7 +13,7 @@ impl Entry {
         deadline::is_live(self.deadline)
     }
 
-    /// Returns whether the entry has this value, by `=` of the type; None equals a negative entry.
+    /// Returns whether the entry has this value, by the type's `=`. The value None equals a negative entry.
     pub fn has_value(&self, value: Option<Stored>) -> bool {
         match (self.value, value) {
             (None, None) => true,
@@ -23,7 +23,7 @@ impl Entry {
     }
 }
 
-/// Whether a look-up counts as a read. A call counts one read, for its first look-up.
+/// Tells whether a look-up counts as a read. A call counts one read, for its first look-up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     Counted,

@@ -4,13 +4,13 @@
 //! The trigger of a row reports the removal of the row but cannot know its cause. So this module keeps the cause while
 //! the statement of a sweep runs:
 //!
-//! - `expiry::pass` sets it for the time of its statement.
-//! - Code that notes a change of a row reads it, in the same session. The observer notifies watchers of "expire"
-//!   instead of "delete". It voids no lease, because a value that is being computed is not out of date.
+//! - `expiry::pass` sets the cause for the time of its statement.
+//! - Code that notes a change of a row reads the cause, in the same session. The observer notifies watchers of "expire"
+//!   instead of "delete". The observer voids no lease, because a value that is being computed is not out of date.
 //!   `expiry::vacuum_need` counts no dead bytes, because a VACUUM follows the sweep anyway.
 //!
 //! Rows that triggers on the cache remove while the statement runs, in this table or elsewhere, do not count as
-//! expired; nor do rows that a foreign key removes.
+//! expired, and neither do rows that a foreign key removes.
 
 use std::cell::Cell;
 
@@ -30,8 +30,8 @@ thread_local! {
     static SWEPT: Cell<Option<Swept>> = const { Cell::new(None) };
 }
 
-/// Marks the rows that the sweep's statement removes as expired while this value lives. An error that unwinds drops
-/// it, too.
+/// Marks the rows that the sweep's statement removes as expired while this value lives. The mark also ends if an error
+/// unwinds.
 pub struct Expiring(Option<Swept>);
 
 impl Expiring {

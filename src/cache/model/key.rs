@@ -22,12 +22,12 @@ impl Key {
         }
     }
 
-    /// Checks the key of a read: NULL stays NULL.
+    /// Checks the key of a read. NULL stays NULL.
     pub fn of_read(key: Option<Text>) -> Result<Option<Key>, Error> {
         key.map(Key::new).transpose()
     }
 
-    /// Checks the key of a write: NULL is an error.
+    /// Checks the key of a write. NULL is an error.
     pub fn of_write(key: Option<Text>) -> Result<Key, Error> {
         Key::new(key.ok_or(Error::NullArgument("key"))?)
     }
@@ -48,8 +48,8 @@ impl Key {
     }
 }
 
-/// Returns the smallest byte string above every string with this prefix in the order of collation "C"; None if no such
-/// string exists (an empty prefix, or only bytes 0xFF).
+/// Returns the smallest byte string above every string with this prefix in the order of collation "C". Returns None if
+/// no such string exists, because the prefix is empty or has only bytes 0xFF.
 ///
 /// The result need not be valid text, because it is only compared.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {

@@ -1,8 +1,8 @@
 //! A compact set of keys in insertion order, for a transaction that changes hundreds of thousands of rows.
 //!
-//! The bytes of all keys are stored one after another, so that no key costs an allocation of its own; a hash table of
-//! tags, at most half full, locates them. The set grows with the changes of a user, so it allocates through
-//! `pg::memory`, where a lack of memory is an error and not a crash.
+//! The bytes of all keys are stored one after another, so that no key needs its own allocation; a hash table of tags,
+//! at most half full, locates them. The set grows with the changes of a user, so it allocates through `pg::memory`,
+//! where a lack of memory is an error and not a crash.
 
 use std::cell::OnceCell;
 
@@ -14,15 +14,15 @@ use crate::pg::session::random;
 #[derive(Default)]
 pub struct Keys {
     bytes: Vec<u8>,
-    /// The end of each key; a key begins where the one before it ends.
+    /// The end of each key. A key begins where the previous key ends.
     ends: Vec<usize>,
-    /// A hash table whose size is a power of two. A place is 0, or holds 32 bits of a key's hash and the key's number
-    /// plus 1.
+    /// A hash table whose size is a power of two. An element is 0 if it is free; otherwise it holds 32 bits of a key's
+    /// hash and the key's number plus 1.
     places: Vec<u64>,
 }
 
 thread_local! {
-    /// Random, so that a client cannot choose keys that collide.
+    /// A random seed, so that a client cannot choose keys that collide.
     static SEED: OnceCell<u64> = const { OnceCell::new() };
 }
 
@@ -49,7 +49,7 @@ impl Keys {
         keys.iter().for_each(|key| self.insert(key));
     }
 
-    /// Returns the number of a key, counted from 0; None if the set lacks the key.
+    /// Returns the number of a key, counted from 0; None if the set does not contain the key.
     pub fn find(&self, key: &[u8]) -> Option<usize> {
         match self.is_empty() {
             true => None,
@@ -82,8 +82,8 @@ impl Keys {
             + self.places.len() * size_of::<u64>()
     }
 
-    /// Sorts numbers of keys by their keys. Keeps eight bytes of each key, beginning behind the common prefix, next to
-    /// the number; reads the rest of a key only if the eight bytes are equal.
+    /// Sorts numbers of keys by their keys. Keeps eight bytes of each key, from the end of the common prefix on, next
+    /// to the number; reads the rest of a key only if the eight bytes are equal.
     pub fn sort<T>(&self, numbered: &mut Vec<T>, number: impl Fn(&T) -> usize) {
         let same = self.common_prefix();
         let mut ranked = memory::list(numbered.len());
@@ -111,7 +111,7 @@ impl Keys {
         })
     }
 
-    /// Returns the number of a key, or as an error the place that the key would take.
+    /// Returns the number of a key, or, as an error, the index of the table's element for the key.
     fn look(&self, key: &[u8], tag: u32) -> Result<usize, usize> {
         let mask = self.places.len() - 1;
         let mut place = tag as usize & mask;

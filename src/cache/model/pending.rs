@@ -1,8 +1,8 @@
-//! The notes of a transaction, by savepoint: which entries depend on rows that the transaction has changed. A note
-//! lasts until its entries are removed. `open::removal` removes them; `definition::declare` declares dependencies.
+//! The notes of a transaction, by savepoint, about the entries that depend on rows that the transaction has changed. A
+//! note lasts until its entries are removed. `open::removal` removes them; `definition::declare` declares dependencies.
 //!
-//! Guards that no note survives the rollback of its transaction or savepoint; otherwise entries would be removed
-//! although their rows have not changed.
+//! No note survives the rollback of its transaction or savepoint; otherwise entries would be removed although their
+//! rows have not changed.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,14 +22,14 @@ use crate::pg::hooks::{dependency, source};
 use crate::pg::memory as bytes;
 use crate::pg::session::transaction_local::{self, TransactionLocal};
 
-/// The limit on the bytes of keys that a transaction notes. Beyond it, every cache for which the transaction notes one
-/// more key is cleared as a whole.
+/// The limit on the bytes of keys that a transaction notes. Beyond the limit, every cache for which the transaction
+/// notes one more key is cleared as a whole.
 const MOST_BYTES: usize = 64 << 20;
 
 /// The notes about one cache.
 #[derive(Default)]
 pub struct Noted {
-    /// Every entry of the cache is to be removed.
+    /// Whether every entry of the cache is to be removed.
     pub all: bool,
     pub keys: Keys,
 }
@@ -91,14 +91,14 @@ struct Transaction {
     leaving: Vec<Rc<ByCache>>,
     /// Whether a note was added after the last removal of entries.
     pending: bool,
-    /// Notes added after the last removal; None means all notes. So a session that alternates between changing rows
-    /// and reading a cache does not remove everything each time.
+    /// The notes that were added after the last removal; None means all notes. With them, a session that alternates
+    /// between changing rows and reading a cache does not remove everything each time.
     fresh: Option<Savepoints<ByCache>>,
-    /// Notes processed under a savepoint, by the level that added them: a rollback to the savepoint restores exactly
-    /// these notes.
+    /// Notes that were processed under a savepoint, by the level that added them, so that a rollback to the savepoint
+    /// restores exactly these notes.
     removed: Savepoints<Savepoints<ByCache>>,
-    /// Set while entries are being removed, to the nesting level at the start. A look-up within the removal does not
-    /// start another removal.
+    /// The nesting level at the start of the removal that is in progress; None if no removal is. A look-up within the
+    /// removal does not start another removal.
     removing: Option<i32>,
     /// Children, with their parents, that were added to a table on which entries depend, or removed from it.
     children: Vec<(Oid, Oid)>,
@@ -109,7 +109,7 @@ struct Transaction {
     /// Whether the notes were processed at the end of the transaction. That end may be a PREPARE TRANSACTION that is
     /// about to be refused.
     ended: bool,
-    /// Whether dependencies were declared: the transaction did not note its earlier changes for them.
+    /// Whether dependencies were declared. For these dependencies, the transaction did not note its earlier changes.
     declared: bool,
     /// Caches whose entries depend on entries that a parallel query cannot remove; None until `look_behind` has found
     /// them.
@@ -183,12 +183,12 @@ pub fn note_child(child: Oid, parent: Oid) {
     refuse_if_preparing();
 }
 
-/// Notes that a cache became a partition of another table, or stopped being one.
+/// Notes that a cache became a partition of another table, or stopped being a partition.
 pub fn note_placed(cache: Oid) {
     with(|t| bytes::push(&mut t.placed, cache));
 }
 
-/// Removes one noted cache and returns it; None if no cache is left.
+/// Removes one noted cache and returns it. Returns None if no cache is left.
 pub fn take_placed() -> Option<Oid> {
     match look(|t| t.placed.is_empty()) {
         true => None,
@@ -221,8 +221,8 @@ pub fn note_end() {
     with(|t| t.ended |= ended);
 }
 
-/// Returns whether tables became or ceased to be children of tables on which entries depend, or caches became or
-/// ceased to be partitions.
+/// Returns whether tables became children of tables on which entries depend, or caches became partitions, or either
+/// stopped being so.
 pub fn has_children() -> bool {
     look(|t| !(t.children.is_empty() && t.placed.is_empty()))
 }
@@ -245,15 +245,15 @@ pub fn is_to_follow(child: Oid, parent: Oid) -> bool {
 }
 
 /// Raises an error if a callback of another extension changes more rows after PREPARE TRANSACTION has removed entries,
-/// because it has already released the locks that keep loaders out.
+/// because PREPARE has already released the locks that keep loaders out.
 fn refuse_if_preparing() {
     if events::phase() == Phase::Preparing && has_noted() {
         ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);
     }
 }
 
-/// Finds the caches that depend, directly or through other caches, on the caches with noted entries. Any entry of
-/// these caches may be affected: only the removal of the noted entries would show which ones are.
+/// Finds the caches that depend, directly or through other caches, on the caches with noted entries. Any entry of these
+/// caches may be affected, because only the removal of the noted entries would show which are.
 pub fn look_behind() {
     if look(|t| t.behind.is_some()) {
         return;
@@ -282,21 +282,21 @@ pub fn note_declared() {
     });
 }
 
-/// Returns whether this transaction may have changed rows on which entries depend without running a trigger: the
-/// trigger is new, not yet created, disabled or dropped, and a rollback would restore the former state. The answer
-/// does not name a cache, because the cache of a dropped trigger is no longer known.
+/// Returns whether this transaction may have changed rows on which entries depend without running a trigger, because
+/// the trigger is new, not yet created, disabled or dropped. A rollback would restore the former state. The answer does
+/// not name a cache, because the cache of a dropped trigger is no longer known.
 pub fn may_miss_changes() -> bool {
     transaction_local::any_changed()
         && (look(|t| t.declared || !t.children.is_empty()) || source::triggers_changed())
 }
 
-/// Returns whether the entry with this key is due for removal. A parallel query cannot remove it, and must skip it
-/// instead.
+/// Returns whether the entry with this key is due for removal. A parallel query cannot remove the entry, and must skip
+/// it instead.
 pub fn is_due(cache: Oid, key: &[u8]) -> bool {
     look(|t| t.is_unsettled() && (t.notes(cache, key) || t.is_behind(cache)))
 }
 
-/// Returns how many entries of a cache may be due for removal; `usize::MAX` if any may be.
+/// Returns how many entries of a cache may be due for removal. Returns `usize::MAX` if any entry may be.
 pub fn due(cache: Oid) -> usize {
     let count = |noted: &Noted| match noted.all {
         true => usize::MAX,
@@ -343,8 +343,8 @@ pub fn note_stored(cache: Oid, key: &[u8]) {
     }
 }
 
-/// Forgets entries that this session has stored, because a change of their source makes them out of date. `key`: None
-/// for all entries of the cache.
+/// Forgets entries that this session has stored, because a change of their source makes them out of date. If `key` is
+/// None, forgets all entries of the cache.
 fn forget_stored(cache: Oid, key: Option<&[u8]>) {
     with(|t| match (key, t.stored.get_mut(&cache.to_u32())) {
         (Some(key), Some(stored)) => drop(stored.remove(key)),
@@ -383,7 +383,7 @@ pub fn noted() -> Rc<ByCache> {
     with(|t| {
         let fresh = t.fresh.replace(Savepoints::default());
         let fresh = fresh.unwrap_or_else(|| t.noted.copied(copied));
-        // The rollback of the whole transaction discards all of its notes, so none must be restored.
+        // The rollback of the whole transaction discards all of its notes, so it must restore none.
         if level == OUTERMOST {
             return Rc::new(fresh.into_one());
         }
@@ -392,7 +392,7 @@ pub fn noted() -> Rc<ByCache> {
     })
 }
 
-/// The nesting level outside of any savepoint.
+/// The nesting level outside any savepoint.
 const OUTERMOST: i32 = 1;
 
 /// Takes all notes for the commit. They no longer count as noted, but still hide their entries.
@@ -411,7 +411,7 @@ pub fn note_cleared(cache: Oid) -> bool {
     !with(|t| t.cleared.insert(cache.to_u32()))
 }
 
-/// Removes a noted child and its parent and returns them; None if no child is left.
+/// Removes a noted child and its parent and returns them. Returns None if no child is left.
 pub fn take_child() -> Option<(Oid, Oid)> {
     match look(|t| t.children.is_empty()) {
         true => None,

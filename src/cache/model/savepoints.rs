@@ -1,8 +1,8 @@
 //! [`Savepoints`]: state of a transaction, with one part per savepoint. The release of a savepoint merges its part
 //! into the parent's; a rollback discards the part.
 //!
-//! Postgres reports the end of each savepoint with its nesting level: 1 outside of any savepoint, 2 in the first. A
-//! part belongs to the innermost savepoint that was open when the state was added.
+//! Postgres reports the end of each savepoint with its nesting level: 1 outside any savepoint, 2 in the first. A part
+//! belongs to the innermost savepoint that was open when the state was added.
 
 use crate::pg::memory;
 

@@ -1,9 +1,9 @@
 //! The settings of a cache, and their stored form.
 //!
-//! A table cache keeps them as arguments of its row trigger, `pgcache.record('ttl=PT5M', ...)`, and a memory cache as
-//! the argument of the function that its view calls. So the settings follow the relation through pg_dump (whole and
-//! `-t`), rename, drop and a change of its oid, unlike rows of a catalog table. The reserve has a trigger of its own,
-//! and is the trigger's argument.
+//! A table cache keeps its settings as arguments of its row trigger, `pgcache.record('ttl=PT5M', ...)`, and a memory
+//! cache as the argument of the function that its view calls. So the settings follow the relation through pg_dump
+//! (whole and `-t`), rename, drop and a change of its oid, which rows of a catalog table would not. The reserve is the
+//! argument of a separate trigger.
 
 use pgrx::datum::Interval;
 
@@ -14,38 +14,38 @@ use crate::pg::session::clock;
 /// The settings of one cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Settings {
-    /// The ttl of entries that are written without a ttl. None: no expiry.
+    /// The ttl of entries that are written without a ttl. None means no expiry.
     pub ttl: Option<Interval>,
-    /// The most entries that a sweep leaves. None: no limit.
+    /// The largest number of entries that a sweep leaves. None means no limit.
     pub max_entries: Option<i64>,
-    /// How long after its deadline an entry may be served as stale. None: not at all.
+    /// The time after its deadline during which an entry may be served as stale. None means not at all.
     pub grace: Option<Interval>,
-    /// The ttl of negative entries that a loader makes. None: the ttl of values.
+    /// The ttl of negative entries that a loader makes. None means the ttl of values.
     pub negative_ttl: Option<Interval>,
-    /// The largest share of a ttl that is subtracted at random. None: nothing.
+    /// The largest share of a ttl that is subtracted at random. None means nothing.
     pub ttl_jitter: Option<f64>,
     /// The factor for the mean time of the cache's loaders when a fetch decides whether to refresh a live entry early.
-    /// None: never.
+    /// None means that no fetch refreshes early.
     pub early_refresh: Option<f64>,
-    /// The share of the ttl that a touch must move a deadline by; a smaller move writes nothing. None: each touch
-    /// writes.
+    /// The share of the ttl that a touch must move a deadline by; a smaller move writes nothing. None means that each
+    /// touch writes.
     pub touch_after: Option<f64>,
-    /// The bytes that the cache may take. Above them, a write to this cache evicts the cache's own entries, and a
-    /// sweep removes entries. None: no limit.
+    /// The bytes that the cache may take. Above them, a write to this cache evicts the cache's own entries, and a sweep
+    /// removes entries. None means no limit.
     pub max_bytes: Option<i64>,
-    /// The bytes of the tier that writes to other caches leave to this one. A trigger of its own stores it, because
-    /// not every role may create that trigger. None: no reserve.
+    /// The bytes of the tier that writes to other caches leave to this cache. A separate trigger stores them, because
+    /// not every role may create that trigger. None means no reserve.
     pub reserve: Option<i64>,
     /// The number that the function of a memory cache's view uses to find the cache.
     pub id: Option<u64>,
     /// The oid of the view at its creation, which distinguishes the view from other views with the same id.
     pub oid: Option<u32>,
-    /// The number of the channel on which changes are published. None: they are not published.
+    /// The number of the channel on which changes are published. None means that they are not published.
     pub watch: Option<u64>,
 }
 
 impl Settings {
-    /// Returns the settings after a change of ttl, limit of entries and grace. NULL leaves a setting; a ttl of forever
+    /// Returns the settings after a change of ttl, limit of entries and grace. NULL keeps a setting; a ttl of forever
     /// and a 0 in the other two arguments remove it. Raises 22023 for a value out of its range.
     pub fn changed(
         self,
@@ -76,7 +76,7 @@ impl Settings {
         })
     }
 
-    /// Returns the settings after a change of the refresh settings. NULL leaves a setting; a ttl of forever and a 0 in
+    /// Returns the settings after a change of the refresh settings. NULL keeps a setting; a ttl of forever and a 0 in
     /// the other arguments remove it. Raises 22023 for a value out of its range.
     pub fn refreshed(
         self,
@@ -113,7 +113,7 @@ impl Settings {
         })
     }
 
-    /// Returns the settings after a change of the cache's limit and reserve in the tier. NULL leaves a setting; 0
+    /// Returns the settings after a change of the cache's limit and reserve in the tier. NULL keeps a setting; 0
     /// removes it. Raises 22023 for a negative value and for a reserve above the limit.
     pub fn shared(self, max_bytes: Option<i64>, reserve: Option<i64>) -> Result<Settings, Error> {
         let changed = |name, former, bytes: Option<i64>| match bytes {
@@ -245,8 +245,8 @@ fn decimal_seconds(micros: i64) -> String {
     }
 }
 
-/// Reads the form that [`iso_8601`] writes, and no other form. Rejects a negative span, because no setting is
-/// negative: a negative grace would reach beyond the end of time, where no call for all caches could skip it.
+/// Reads the form that [`iso_8601`] writes, and no other form. Rejects a negative span, because no setting is negative:
+/// a negative grace could reach beyond the end of time, and a call for all caches could not skip the cache.
 fn parse_span(text: &str) -> Option<Interval> {
     let text = text.strip_prefix('P')?;
     let (date, time) = text.split_once('T').unwrap_or((text, ""));
@@ -261,7 +261,7 @@ fn parse_span(text: &str) -> Option<Interval> {
         .filter(|span| span.as_micros() >= 0)
 }
 
-/// Splits a number off before a letter; 0 if the letter is absent. Returns the number and the rest.
+/// Splits a number off before a letter. The number is 0 if the letter is absent. Returns the number and the rest.
 fn field(text: &str, letter: char) -> Option<(i32, &str)> {
     match text.split_once(letter) {
         None => Some((0, text)),

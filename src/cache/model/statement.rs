@@ -1,8 +1,8 @@
 //! The statements over a cache's table, as SQL text.
 //!
-//! Guards three rules. Every operator, function and type is qualified, so that the caller's search_path resolves none
-//! of them. A statement that waits for a lock on a row compares the row's deadline with `clock_timestamp()`
-//! afterwards. A statement that finds rows by key reads ONLY this table, or its partitions if it is partitioned.
+//! Three rules hold. Every operator, function and type is qualified, so that the caller's search_path resolves none of
+//! them. A statement that waits for a lock on a row compares the row's deadline with `clock_timestamp()` afterwards. A
+//! statement that finds rows by key reads ONLY this table, or its partitions if it is partitioned.
 //!
 //! The statements name the table by the aliases that `pg::hooks::expired_rows` recognizes, so that they find expired
 //! rows.
@@ -36,14 +36,14 @@ pub enum Statement {
     Scan {
         bounded: bool,
     },
-    /// A scan that does not read values.
+    /// Scans without reading values.
     ScanKeys {
         bounded: bool,
     },
     Count,
-    /// The first live key in this block or a later one.
+    /// Returns the first live key in this block or a later block.
     KeyFrom,
-    /// The live keys from one block on, up to another one.
+    /// Returns the live keys of a range of blocks.
     KeysOfBlocks,
     DeleteExpired,
     IsExpired,
@@ -51,21 +51,22 @@ pub enum Statement {
     /// Counts the live rows of a chunk, its expired rows, and its live rows with a deadline, whose remaining times it
     /// sums.
     Tally,
-    /// The bytes of the live rows of a chunk.
+    /// Sums the bytes of the live rows of a chunk.
     Weigh,
     Expire,
-    /// The number of rows of a chunk by class of age; if `weighed`, also the sum of their bytes.
+    /// Counts the rows of a chunk by class of age. If `weighed` is true, also sums their bytes.
     Census {
         weighed: bool,
     },
-    /// The keys of the rows of a chunk that have at least the given age; if `weighed`, also the bytes of each row.
+    /// Returns the keys of the rows of a chunk that have at least the given age. If `weighed` is true, also returns the
+    /// bytes of each row.
     Aged {
         weighed: bool,
     },
     Trim,
 }
 
-/// The form of a statement, by the versions of a key that it may meet.
+/// The form of a statement, which depends on whether a key may have several versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
     /// One version.
@@ -109,7 +110,7 @@ impl Statement {
         CString::new(dialect.expand(&text, table)).unwrap_or_default()
     }
 
-    /// Returns how the planner must find the rows: by index, by address, or in any way.
+    /// Returns the way in which the planner must find the rows: by index, by address, or in any way.
     pub fn paths(self) -> Paths {
         match self {
             Statement::Look
@@ -216,7 +217,7 @@ impl Statement {
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
             }
             Statement::Increment => {
-                // The clock is read once; otherwise the deadline could pass between the two columns.
+                // Read the clock once; otherwise the deadline could pass between the two columns.
                 "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$fresh, $$until3) \
                  ON CONFLICT ($$k) DO UPDATE SET ($$v, $$e) = (\
                  SELECT CASE WHEN n.live AND pgcache_c.$$v IS NOT NULL THEN $$counter \

@@ -1,7 +1,7 @@
 //! Decides whether a call accesses a table directly through its index, or by a kept plan. No other file decides this.
 //!
-//! Both paths have the same result. Direct access is for tables that are plain enough (`pg::table::target`). The
-//! setting `pgcache.table_path = plan` turns it off, for comparison and diagnosis.
+//! Both paths have the same result. Tables that are plain enough are accessed directly (`pg::table::target`). The
+//! setting `pgcache.table_path = plan` turns direct access off, for comparison and diagnosis.
 
 use std::cell::Cell;
 
@@ -14,7 +14,7 @@ thread_local! {
     static TAKEN: Cell<Taken> = const { Cell::new(Taken { direct: 0, plan: 0 }) };
 }
 
-/// How often this session has taken each path.
+/// The numbers of times that this session has taken each path.
 #[derive(Clone, Copy)]
 pub struct Taken {
     pub direct: i64,
@@ -26,7 +26,7 @@ pub fn taken() -> Taken {
     TAKEN.get()
 }
 
-/// Returns the table if a look-up by key accesses it directly, else None; counts the path.
+/// Returns the table if a look-up by key accesses it directly, otherwise None. Counts the path.
 #[inline]
 pub fn to_read(cache: &Cache) -> Option<&Target> {
     counted(present(cache).filter(|target| {
@@ -34,7 +34,7 @@ pub fn to_read(cache: &Cache) -> Option<&Target> {
     }))
 }
 
-/// Returns the table if a write by key accesses it directly, else None; counts the path.
+/// Returns the table if a write by key accesses it directly, otherwise None. Counts the path.
 #[inline]
 pub fn to_write(cache: &Cache) -> Option<&Target> {
     counted(

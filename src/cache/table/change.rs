@@ -1,9 +1,8 @@
 //! Changes an entry depending on its current state: locks the row, decides, and writes.
 //!
-//! Guards that the decision still holds when the row is changed. A missing row cannot be locked, so the INSERT shows
-//! whether the decision holds: if another session has inserted the row first, the decision is made again. Also guards
-//! that the caller notices a change that was not carried out, because a policy or a user-defined trigger may keep a
-//! row from being written.
+//! The decision still holds when the row is changed. A missing row cannot be locked, so the INSERT shows whether the
+//! decision holds: if another session has inserted the row first, the decision is made again. The caller also notices a
+//! change that was not carried out, because a policy or a user-defined trigger may keep a row from being written.
 
 use super::{direct, row, row_ops, versions};
 use crate::cache::catalog::registry::Cache;
@@ -23,8 +22,8 @@ pub use crate::pg::table::write::Seek;
 const MOST_TRIES: u32 = 10;
 
 /// Applies the change that `decide` chooses for the live entry of a key, or for None if the key has no live entry.
-/// `decide` may be called several times, each time with the current entry. Returns the result of its last call; None
-/// if the change was not carried out. The cache is open for writing.
+/// `decide` may be called several times, each time with the current entry. Returns the result of the last call. Returns
+/// None if the change was not carried out. The cache is open for writing.
 pub fn change<R>(
     cache: &Cache,
     key: Key,

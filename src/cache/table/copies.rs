@@ -1,6 +1,6 @@
 //! Copies of table entries in the hot tier: looks a copy up, and fills one in after a miss.
 //!
-//! Guards the rules of ARCHITECTURE.md, "Coherence":
+//! The rules of ARCHITECTURE.md, "Coherence", that this file keeps:
 //!
 //! - A copy is valid only while its version is the version of its cache. Every mark of the cache changes the version.
 //! - A copy is filled in only if no writer has marked or unmarked the key's stripe or the cache between the token and
@@ -55,7 +55,7 @@ fn may_use_copies() -> bool {
         || fault::on(Fault::OldSnapshotUsesCopies) && !transaction::has_xid()
 }
 
-/// Returns the copy of an entry that is live or within this grace. Needs no lock on the table. Counts a hit unless
+/// Returns the copy of an entry if it is live or within this grace. Needs no lock on the table. Counts a hit unless
 /// `counts` is [`Look::Uncounted`].
 #[inline]
 pub fn lookup(
@@ -89,8 +89,8 @@ pub fn is_used(cache: &Cache, key: Key) -> bool {
         .is_some_and(|used| used > 0)
 }
 
-/// Takes a token for a fill; None if no copy may be filled in. Called before the snapshot that reads the row is taken.
-/// The caller has opened the cache for reading.
+/// Takes a token for a fill. Returns None if no copy may be filled in. Called before the snapshot that reads the row is
+/// taken. The caller has opened the cache for reading.
 pub fn token(cache: &Cache, key: HashedKey) -> Option<Token> {
     let tier = tier_for(cache)?;
     let slot = cache.slot_or_new(tier)?;
@@ -133,7 +133,7 @@ fn holds(tier: &Tier, token: &Token, cache: CacheId, hash: u64, partition: &Part
 }
 
 /// Fills in the copy of a row that was read after the token was taken. Returns false if another session's commit has
-/// refused the copy. A value that gets no copy in any case counts as filled in.
+/// prevented the fill. A value that is never copied counts as filled in.
 pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) -> bool {
     let Some(tier) = tier_for(cache) else {
         return true;

@@ -2,8 +2,8 @@
 //! `pg::table::write`. Each function has the effect of a statement of `cache::model::statement`.
 //!
 //! A write notes its key before it returns, as the table's trigger would. A deadline is compared with the clock after
-//! the row is locked. A function returns None if only the statement can do the work; anything that the function has
-//! already changed, the statement does again.
+//! the row is locked. A function returns None if only the statement can do the work. The statement then also repeats
+//! any change that the function has already made.
 
 use super::access_path;
 use crate::cache::catalog::registry::Cache;
@@ -30,14 +30,14 @@ pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
 }
 
 /// Returns the entry of a row. Returns None for another session's row if the transaction has removed the entry of the
-/// key; see `versions`.
+/// key; `versions` explains why.
 fn entry_of(target: &Target, key: Key, (row, counts): VisibleRow) -> Option<Entry> {
     let stands = counts || !pending::is_noted(target.relation, key.text().bytes());
     stands.then_some(row)
 }
 
-/// Passes the entries of several keys, live or not, to `found`, each with the position of its key. All come from one
-/// snapshot.
+/// Passes the entries of several keys, live or not, to `found`, each with the index of its key. All entries come from
+/// one snapshot.
 pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entry)) -> Option<()> {
     let texts = keys.iter().map(|key| key.text());
     index_read::get_many(target, texts, |place, row| {

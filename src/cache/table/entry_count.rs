@@ -1,7 +1,6 @@
-//! Estimates how many entries a table cache has, for INFO of the Redis protocol. Runs in an executor.
+//! Estimates how many entries a table cache has, for the Redis command INFO. Runs in an executor.
 //!
-//! Guards that the estimate costs the same for a table of any size: it reads at most [`SAMPLED`] blocks and waits for
-//! no lock.
+//! The estimate costs the same for a table of any size: it reads at most [`SAMPLED`] blocks and waits for no lock.
 
 use pgrx::pg_sys::Oid;
 
@@ -111,8 +110,8 @@ impl Sample {
         self.blocks += u64::from(until - from);
     }
 
-    /// Returns the estimate for a table. `rows`: Postgres' own count of its rows, 0 if Postgres has none. `blocks`:
-    /// the number of its blocks. `is_whole`: the sample covers all of its blocks.
+    /// Returns the estimate for a table. `rows` is Postgres' own count of its rows, 0 if Postgres has none. `blocks` is
+    /// the number of its blocks. `is_whole` is true if the sample covers all of its blocks.
     fn count(&self, rows: i64, blocks: u64, is_whole: bool) -> EntryCount {
         let found = self.live + self.expired;
         let share = |part: i64, of: i64| part as f64 / of.max(1) as f64;

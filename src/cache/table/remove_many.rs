@@ -17,7 +17,8 @@ use crate::pg::table::{row_positions, truncate};
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::typed::Typed;
 
-/// The most keys that are passed as one array. With more keys the planner chooses the path by their number.
+/// The largest number of keys that are passed as one array. With more keys the planner chooses the path by their
+/// number.
 const MANY_KEYS: usize = 1_000;
 
 /// Removes the entries of these keys as they are now, including entries that are too new for the transaction's own
@@ -45,8 +46,8 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     plan.change_as_of_now(&array);
 }
 
-/// Waits for transactions that have written a row of one of these keys that this transaction cannot see. If the index
-/// by key cannot be searched directly, waits for all writers of the table.
+/// Waits for transactions that have written a row of one of these keys, if this transaction cannot see the row. If the
+/// index by key cannot be searched directly, waits for all writers of the table.
 pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
     let waited = cache.target.as_ref().is_some_and(|target| {
         let mut numbers = memory::collect(0..keys.len());

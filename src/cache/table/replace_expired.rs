@@ -20,7 +20,7 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 
 /// Removes the row of this key if the row has expired. `written` is the relation that the statement writes and has
-/// locked: a cache, or a table with caches as partitions. A table that is no longer a cache keeps its rows.
+/// locked: a cache, or a table with caches as partitions. If the table is no longer a cache, keeps its rows.
 ///
 /// A role that may write a key needs no DELETE privilege for the removal, because every SELECT already shows that the
 /// key has no entry. The cache's own triggers run as its owner, as they do in a sweep.
@@ -47,8 +47,8 @@ pub fn insert_held_back(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]
 }
 
 /// Returns the cache that contains the row of this key. For a partitioned cache it is the partition, so that only the
-/// partition is read and changed, as its owner. Does not lock tables above the partition that the statement does not
-/// write: DETACH PARTITION locks the tables from above, and would wait for a statement that waits for it.
+/// partition is read and changed, as its owner. Does not lock the tables above the partition, unless the statement
+/// writes them: DETACH PARTITION locks the tables from above, and would wait for a statement that waits for it.
 fn holder(written: Oid, key: Key) -> Option<Rc<Cache>> {
     let own = registry::remembered(written);
     if let Some(cache) = own.filter(|cache| !cache.partitioned) {

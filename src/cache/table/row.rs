@@ -22,7 +22,7 @@ pub fn deadline(output: &Output, row: usize) -> Deadline {
         .filter(|&deadline| deadline != INFINITY)
 }
 
-/// Reads `value, expires_at` of the first row; None if no row was returned.
+/// Reads `value, expires_at` of the first row. Returns None if no row was returned.
 pub fn first(output: &Output) -> Option<Entry> {
     (output.rows() > 0).then(|| entry(output, 0))
 }

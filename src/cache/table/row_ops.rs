@@ -26,7 +26,7 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
-/// Returns the entry of a key that is live or within this grace.
+/// Returns the entry of a key if it is live or within this grace.
 pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> {
     if cache.is_out_of_reach() || pending::is_due(cache.relation, key.text().bytes()) {
         return None;
@@ -206,7 +206,7 @@ pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -
         .unwrap_or_else(|| write(cache, Statement::Add, key, value, deadline))
 }
 
-/// Overwrites a live entry. Returns whether it did.
+/// Overwrites a live entry. Returns whether the entry was overwritten.
 pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     if versions::is_absent(cache, key) {
         return false;
@@ -219,7 +219,7 @@ pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadlin
         .unwrap_or_else(|| overwrite(cache, key, value, deadline))
 }
 
-/// Overwrites a live entry by a statement. Returns whether it did.
+/// Overwrites a live entry by a statement. Returns whether the entry was overwritten.
 pub fn overwrite(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     let at = versions::to_change(cache, key);
     let new = [value.into(), Typed::moment(deadline)];
@@ -229,8 +229,8 @@ pub fn overwrite(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadl
 }
 
 /// Adds to a counter. The counter starts from 0 if no live entry exists or the entry has no value. Returns the stored
-/// form of the sum; None if a user-defined trigger has kept the row from being written. Uses one statement if the
-/// table cannot be written directly, for the reason given at [`add`].
+/// form of the sum. Returns None if a user-defined trigger has kept the row from being written. Uses one statement if
+/// the table cannot be written directly, for the reason given at [`add`].
 pub fn increment(
     cache: &Cache,
     key: Key,
@@ -266,8 +266,8 @@ pub fn increment(
     ))
 }
 
-/// Adds to the counter of a live entry. Returns the stored form of the sum as the row contains it; None if no live
-/// entry exists.
+/// Adds to the counter of a live entry. Returns the stored form of the sum as the row contains it. Returns None if no
+/// live entry exists.
 pub fn increment_existing(
     cache: &Cache,
     key: Key,
@@ -355,7 +355,8 @@ pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     remove(cache, Statement::Delete, key, &[], row::first).filter(Entry::is_live)
 }
 
-/// Removes a live entry if its value equals `expected`; None equals a negative entry. Returns whether it did.
+/// Removes a live entry if its value equals `expected`, where None equals a negative entry. Returns whether the entry
+/// was removed.
 pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> bool {
     if versions::is_absent(cache, key) {
         return false;
@@ -405,7 +406,8 @@ fn remove<R>(
     }
 }
 
-/// Runs a statement whose first parameter is the key; with `at`, only on the row with this address.
+/// Runs a statement whose first parameter is the key. If `at` is given, the statement processes only the row with this
+/// address.
 pub fn run_at<R>(
     cache: &Cache,
     statement: Statement,
@@ -435,8 +437,8 @@ pub fn as_owner_unless(cache: &Cache, needs: Privileges) -> Option<AsOwner> {
         privilege::has(cache.relation, needs) || privilege::row_security_applies(cache.relation);
     (!own_identity).then(|| {
         let owner = AsOwner::of(cache.relation);
-        // An owner may have revoked a privilege from itself. The statement would report the missing privilege without
-        // a hint.
+        // An owner may have revoked a privilege from itself. The statement would then report the missing privilege
+        // without a hint.
         privilege::require(cache.relation, needs, |_| true);
         owner
     })

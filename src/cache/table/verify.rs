@@ -24,14 +24,14 @@ use crate::pg::value::datum::Text;
 /// An entry whose copy differs from its row: key, copy, row.
 pub type Difference = (Text, Entry, Option<Entry>);
 
-/// Compares one entry with its row when it is called; None if they agree.
+/// Compares one entry with its row when it is called. Returns None if they agree.
 pub type Compare<'f> = &'f dyn Fn() -> Option<Difference>;
 
 /// Calls `show` for each copy with a function that compares the copy with its row. `show` chooses the memory in which
 /// the result is allocated.
 pub fn each(cache: &Reading, show: &mut dyn FnMut(Compare)) {
-    // Nothing can be compared without copies or a table, or with a snapshot that does not show other sessions'
-    // commits. A caller from whom policies may hide rows gets no copies at all.
+    // Nothing can be compared without copies or a table, or with a snapshot that does not show other sessions' commits.
+    // If policies may hide rows from the caller, the caller gets no copies at all.
     let judges =
         cache.storage != Storage::Memory && session::reads_committed_only() && !cache.row_security;
     let Some(tier) = tier().filter(|_| judges) else {

@@ -1,15 +1,14 @@
 //! Chooses between two versions of one key. A transaction with a single snapshot sees two versions if another session
 //! has removed the key after the snapshot, and the transaction itself has then written the key again.
 //!
-//! Guards the rule for the choice: **the version that this transaction has written is the entry**. The other version
-//! must have been removed by a session whose commit the snapshot does not show; otherwise the key would not have been
-//! free. A plain SELECT shows both versions. The direct path to the table follows the same rule
-//! (`pg::table::index_read`).
+//! The rule for the choice: **the version that this transaction has written is the entry**. A session whose commit the
+//! snapshot does not show must have removed the other version; otherwise the key would not have been free. A plain
+//! SELECT shows both versions. The direct path to the table follows the same rule (`pg::table::index_read`).
 //!
 //! A key never has more than two versions, because committed rows contain each key once, both at the snapshot and now.
 //! It has only one version if the transaction has not written. Under READ COMMITTED nothing here runs unless the
-//! transaction has changed the source of entries of the cache. Rows that other sessions have stored after that change
-//! do not count as entries, neither for reads nor for changes.
+//! transaction has changed the source of entries of the cache. If other sessions have stored rows after that change,
+//! these rows do not count as entries, neither for reads nor for changes.
 
 use pgrx::datum::Interval;
 
@@ -41,8 +40,8 @@ fn may_be_two() -> bool {
     !session::sees_one_version()
 }
 
-/// Returns whether a statement over the cache may find rows that do not count. A key may have two versions, or a row
-/// that another session stored after this transaction changed the source of the entry.
+/// Returns whether a statement over the cache may find rows that do not count: a second version of a key, or a row that
+/// another session stored after this transaction changed the source of the entry.
 #[inline]
 pub fn must_choose(cache: &Cache) -> bool {
     may_be_two() || pending::is_noted_in(cache.relation)
@@ -77,7 +76,7 @@ pub fn scan(
         let mut found = plan.run(&bounds, read);
         let is_all = found.len() < most;
         if !is_all && let Some(last) = found.pop() {
-            // The other version of the last key may be in the next read.
+            // The next read may return the other version of the last key.
             found.retain(|version| version.key.bytes() != last.key.bytes());
         }
         let behind = Typed::from(found.last().map(|version| version.key));
@@ -94,18 +93,18 @@ pub fn scan(
     page
 }
 
-/// The most rows that one statement reads.
+/// The largest number of rows that one statement reads.
 const LONGEST_READ: usize = 20_000;
 
 /// Returns whether a key has no entry although it may have rows: the transaction has changed the source of the entry,
-/// and has written no row of the key itself. Other sessions cannot change the answer during the call: they can neither
-/// write a row in the name of this transaction nor remove one of its rows.
+/// and has not itself written a row of the key. Other sessions cannot change the answer during the call, because they
+/// can neither write a row in the name of this transaction nor remove one of its rows.
 pub fn is_absent(cache: &Cache, key: Key) -> bool {
     pending::is_noted(cache.relation, key.text().bytes())
         && !visible(cache, key).iter().any(|version| version.own)
 }
 
-/// Returns the address of the row that a statement must change; None if the key has only one version.
+/// Returns the address of the row that a statement must change. Returns None if the key has only one version.
 pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
     match may_be_two() {
         true => own_over_other(&visible(cache, key)).map(|(own, _)| own.address),
@@ -113,7 +112,7 @@ pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
     }
 }
 
-/// How to remove a key.
+/// The way to remove a key.
 pub enum Removal {
     /// Run the statement as usual.
     Plain,
@@ -162,9 +161,9 @@ fn own_over_other(versions: &[Version]) -> Option<(&Version, &Version)> {
     }
 }
 
-/// Returns the version that counts for each key, in key order. Leaves out a key if the transaction has changed the
-/// source of its entry, and has thus removed the entry. A row that the transaction still sees was removed by another
-/// session, or was stored by another session from the old source row.
+/// Returns the version that counts for each key, in key order. Skips a key if the transaction has changed the source of
+/// its entry, and has thus removed the entry. If the transaction still sees a row of such a key, another session has
+/// removed that row, or has stored it from the old source row.
 fn one_of_each(cache: &Cache, mut found: Vec<Version>) -> Vec<Version> {
     found.sort_by(|one, other| {
         let keys = cache.key_type.compare(one.key.bytes(), other.key.bytes());

@@ -1,7 +1,7 @@
 //! Copies single entries into the hot tier and out of it.
 //!
-//! Guards that nothing is allocated while a partition is locked, because an allocation may raise an error: a value is
-//! copied under the lock into memory that was allocated before.
+//! Nothing is allocated while a partition is locked, because an allocation may raise an error. So a value is copied
+//! under the lock into memory that was allocated before.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -42,9 +42,8 @@ pub fn copy_out(
     grace: Option<Interval>,
     valid: impl Fn(&Header) -> bool,
 ) -> Option<Entry> {
-    // The clock is read only if the entry has a deadline, because reading it takes a tenth of the time of a hit. A
-    // grace is subtracted before and not under the partition's lock, because calendar arithmetic allocates and may
-    // fail.
+    // The clock is read only if the entry has a deadline, because reading it takes a tenth of the time of a hit. The
+    // grace is subtracted before the partition is locked, because calendar arithmetic allocates and may fail.
     let stale_since = grace.map(|grace| deadline::swept_until(clock::now(), Some(grace)));
     let since = || stale_since.unwrap_or_else(clock::now);
     let valid = |header: &Header| {
@@ -102,8 +101,8 @@ fn copy_out_long(
     }
 }
 
-/// Builds an entry. Returns None if the entry has another type, because the cache was dropped and recreated with the
-/// same oid.
+/// Builds an entry. Returns None if the entry has a different type, because the cache was dropped and created again
+/// with the same oid.
 fn as_entry(
     header: &Header,
     value_type: ValueType,
@@ -141,12 +140,12 @@ pub enum StoreOutcome {
     /// `still` returned false.
     Refused,
     TooLarge,
-    /// Other writers took the space each time: the entry counts as stored and evicted at once.
+    /// Other writers took the space in every round, so the entry counts as stored and evicted at once.
     Crowded,
 }
 
 /// Stores a record if `still` returns true under the lock. If the partition needs space, reclaims pages in other
-/// partitions, first from entries that have expired by `now`. `stored` runs under the lock after the record is stored.
+/// partitions; entries that have expired by `now` go first. `stored` runs under the lock after the record is stored.
 pub fn store(
     tier: &Tier,
     key: &HotKey,

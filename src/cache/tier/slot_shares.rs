@@ -1,5 +1,5 @@
-//! Copies the share of each cache from its definition into its slot: `max_bytes`, the bytes of the tier that the cache
-//! may take, and `reserve`, the bytes that other caches must leave to it.
+//! Copies the share of each cache from its definition into its slot. A share consists of `max_bytes`, the bytes of the
+//! tier that the cache may take, and `reserve`, the bytes that other caches must leave to it.
 //!
 //! A share takes effect with the commit of the definition. The session that has changed the definition then writes the
 //! share into the slot. Every session that loads the definition also compares the slot with it, because after a
@@ -92,7 +92,7 @@ pub fn changes() -> u64 {
 
 /// Writes the share into the slot of a cache, unless the slot already has the share and all of its reserve. Returns
 /// false, and writes nothing, if a share was written after the caller read the count `seen` ([`changes`]), because that
-/// share may be a newer one of this cache. Without `seen`, skips this check.
+/// share may be a newer share of this cache. Skips this check if `seen` is None.
 pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share, seen: Option<u64>) -> bool {
     let agrees = || {
         let slot = tier.slot(slot);
@@ -111,8 +111,8 @@ pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share, seen: Option<u6
     })
 }
 
-/// Raises 53400 unless the reserves of other caches leave this many bytes. A cache without a slot, because no session
-/// has used it since the start, does not count. `definition` returns the same as in [`before_commit`].
+/// Raises 53400 unless the reserves of other caches leave this many bytes. A cache without a slot does not count; no
+/// session has used such a cache since the start. `definition` is the same function as in [`before_commit`].
 pub fn check_reserve(
     cache: CacheId,
     reserve: Option<i64>,
@@ -140,8 +140,8 @@ fn left_beside(tier: &Tier, cache: CacheId) -> u64 {
         .fold(tier.most_reserved(), u64::saturating_sub)
 }
 
-/// Removes the shares of caches that ended without notice to any session: a standby only replays a DROP, and the
-/// session that runs COMMIT PREPARED does not know the definitions that it changes.
+/// Removes the shares of caches whose end no session has noticed: a standby only replays a DROP, and the session that
+/// runs COMMIT PREPARED does not know the definitions that it changes.
 fn give_back(tier: &Tier, definition: impl Fn(Oid) -> Option<Settings>) {
     slots::free_gone(tier);
     for (relation, slot) in slots::of_database(tier, session::database()) {

@@ -3,9 +3,9 @@
 //! A slot belongs to a relation of a database until the relation is dropped, or its creation is rolled back; on a
 //! standby until a session notices the drop. A slot is never taken from a live relation.
 //!
-//! Code that remembers the number of a slot reads the slot's version, and then checks which cache owns the slot, at
-//! each use. A freed slot first gets a new version and later a new cache, so an entry that matches the version read
-//! before belongs to the former cache.
+//! Code that remembers the number of a slot reads the slot's version at each use, and then checks which cache owns the
+//! slot. A freed slot first gets a new version and later a new cache. So if the check succeeds, an entry with the
+//! version that was read belongs to the expected cache.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -31,7 +31,7 @@ pub fn of_database(tier: &Tier, database: Oid) -> impl Iterator<Item = (Oid, u32
         })
 }
 
-/// Returns the slot of a cache; None if it has none.
+/// Returns the slot of a cache; None if the cache has none.
 pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     let place = tier
         .caches()
@@ -62,10 +62,10 @@ pub fn assign_at_start(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u3
     tier.assigning(|| take(tier, cache, memory_id, true))
 }
 
-/// Takes a free slot; the caller holds the assignment lock. `to_open`: the first user of a memory cache on a primary
-/// must open the slot. Skips a slot that a transaction has marked for the former cache and not unmarked yet, because
-/// that transaction will still lower the slot's `pending_writers`. (DROP may free a slot while another transaction
-/// that has marked it is committing.)
+/// Takes a free slot; the caller holds the assignment lock. `to_open` is true if the first user of a memory cache on a
+/// primary must open the slot. Skips a slot that a transaction has marked for the former cache and not unmarked yet,
+/// because that transaction will still lower the slot's `pending_writers`. (DROP may free a slot while another
+/// transaction that has marked it is committing.)
 fn take(tier: &Tier, cache: CacheId, memory_id: u64, to_open: bool) -> Option<u32> {
     let is_free = |number: &u32| {
         tier.cache_of(*number).load(SeqCst).is_none()
@@ -115,17 +115,18 @@ pub fn free(tier: &Tier, cache: CacheId) {
     }) else {
         return;
     };
-    // An interrupt would leave the slot vacated, and it would never become free.
+    // An interrupt would leave the slot marked as vacated, and it would never become free.
     session::uninterrupted(|| walk::remove_entries(tier, number, RemovalCause::Cleared, |_| true));
     tier.assigning(|| tier.cache_of(number).store(None, SeqCst));
 }
 
-/// Frees the slots of relations of this database, and of whole databases, that were dropped without freeing them. A
-/// standby only replays a DROP; on a primary a session may give a cache a slot while the cache is being dropped.
+/// Frees the slots of relations of this database, and of whole databases, that were dropped without freeing their
+/// slots. A standby only replays a DROP; on a primary a session may give a cache a slot while the cache is being
+/// dropped.
 ///
 /// On a standby only memory caches have entries in a slot. Such entries may be evicted at any time, so freeing a slot
-/// too early only costs misses. On a primary an invisible relation may be a relation that is being created; its
-/// creator holds a lock on it.
+/// too early only costs misses. On a primary, a relation that is invisible here may be one that is being created; its
+/// creator then holds a lock on it.
 pub fn free_gone(tier: &Tier) {
     if fault::on(Fault::GoneSlotsKept) {
         return;

@@ -66,8 +66,9 @@ pub fn expire_partition(tier: &Tier, partition: u32, limits: &[(u32, Timestamp)]
     }
 }
 
-/// Returns the sparse pages of a partition to the tier, each under its own hold of the lock: one hold moves at most 64
-/// runs, 4 kB together. Stops when `goes_on` returns false. Returns true if it stopped before the partition was done.
+/// Returns the sparse pages of a partition to the tier, each under a separate hold of the lock: one hold moves at most
+/// 64 runs, 4 kB together. Stops when `goes_on` returns false. Returns true if it stopped before the partition was
+/// done.
 pub fn compact_partition(tier: &Tier, partition: u32, goes_on: impl Fn() -> bool) -> bool {
     let mut has_holes = tier.read_at(partition, |partition| partition.has_holes());
     while has_holes {
@@ -80,7 +81,7 @@ pub fn compact_partition(tier: &Tier, partition: u32, goes_on: impl Fn() -> bool
 }
 
 /// The limits for the weight of a removed entry, in multiples of the weight that is left to remove. Among equally used
-/// entries, light ones are removed first, because a heavy one may free much more than is needed.
+/// entries, light ones are removed first, because a heavy entry may free much more than is needed.
 const SLACK: [u64; 4] = [1, 4, 16, u64::MAX];
 
 /// Removes the least used entries of a slot, spread over all partitions, until the weight of the removed entries
@@ -350,8 +351,8 @@ impl Met {
     }
 }
 
-/// Keys of a slot on their way out of the tier: copied under a lock into memory that was reserved before, and passed
-/// on without the lock.
+/// Keys of a slot that are copied out of the tier. They are copied under a lock into memory that was reserved before,
+/// and passed on without the lock.
 struct Keys {
     slot: u32,
     copied: Vec<u8>,

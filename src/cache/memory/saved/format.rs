@@ -6,8 +6,8 @@
 //! checksum of all bytes before: xxh3, u64
 //! ```
 //!
-//! Every part of the layout, and the numbers of `ValueType`, may change only together with MAGIC; otherwise an older
-//! file would be misread.
+//! If any part of the layout, or a number of `ValueType`, changes, MAGIC must change, too; otherwise the server would
+//! misread an older file.
 
 use std::ffi::CStr;
 use std::path::Path;

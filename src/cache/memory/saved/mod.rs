@@ -1,9 +1,9 @@
 //! Keeps entries of memory caches over a planned restart. With `pgcache.save_memory` the postmaster saves them at the
 //! end of a clean shutdown, and restores them at the next start, before any other process exists.
 //!
-//! Guards that a start restores entries only if no server has run on the data directory since they were saved. The
-//! file contains the control file as the shutdown left it, and a start compares all of its bytes. The file is removed
-//! before it is read, so that no second start can read it.
+//! A start restores entries only if no server has run on the data directory since they were saved. The file contains
+//! the control file as the shutdown left it, and a start compares all of its bytes. The file of saved entries is
+//! removed before its entries are restored, so that no second start can read it.
 //!
 //! The postmaster cannot read catalogs. So a restored slot is treated like a slot that has survived a promotion: the
 //! first session that opens it compares the memory id, and drops the entries of a cache with dependencies.
@@ -35,8 +35,8 @@ pub fn save() {
     let Some(tier) = tier().filter(|_| guc::save_memory()) else {
         return;
     };
-    // After a crash or an immediate stop the control file has another state. The same holds for a standby, whose data
-    // changes while it is down.
+    // After a crash or an immediate stop the control file has a different state. So it does on a standby, whose data
+    // change while it is down.
     let Some(control) = ControlFile::read().ok().filter(ControlFile::is_shut_down) else {
         return;
     };

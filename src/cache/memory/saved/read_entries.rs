@@ -24,7 +24,7 @@ const BUFFER: usize = 1 << 20;
 /// The number of entries between two checks of the time.
 const AT_ONCE: u64 = 1024;
 
-/// Why nothing was restored.
+/// The reason why nothing was restored.
 pub enum NotRestored {
     /// A server has run on the data since the entries were saved, perhaps without the library, or this start is going
     /// to replay WAL.
@@ -80,7 +80,7 @@ fn check(file: &mut File, limit: Limit) -> io::Result<u64> {
         let part = buffer.get_mut(..length).unwrap_or_default();
         file.read_exact(part)?;
         sum.update(part);
-        // The last eight bytes may begin in the previous part.
+        // The count's eight bytes may begin in the previous part.
         let last = part.len().min(8);
         count.rotate_left(last);
         count[8 - last..].copy_from_slice(&part[part.len() - last..]);
@@ -98,7 +98,7 @@ fn damaged() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "The file is damaged.")
 }
 
-/// Returns whether no server has run on the data directory since this was its control file, and no WAL will be
+/// Returns whether no server has run on the data directory since `saved` was its control file, and no WAL will be
 /// replayed into it.
 fn is_unchanged(saved: &[u8]) -> io::Result<bool> {
     let control = ControlFile::read()?;
@@ -109,7 +109,7 @@ fn is_unchanged(saved: &[u8]) -> io::Result<bool> {
 /// A saved cache and its slot.
 type Place = (CacheId, u32);
 
-/// Gives each cache in the list a slot, while slots are free; None for a cache without a slot.
+/// Gives each cache in the list a slot while slots are free. A cache that gets no slot has None.
 fn assign_slots(tier: &Tier, input: &mut Input) -> io::Result<Vec<Option<Place>>> {
     let mut slots = Vec::new();
     for _ in 0..input.number()? {

@@ -3,10 +3,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The time limit. A caller of `pg_ctl restart` waits during that time; `pg_ctl` waits for a minute.
+/// The time limit. It is short, because a caller of `pg_ctl restart` waits during that time, and `pg_ctl` waits for at
+/// most a minute.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// When saving or restoring began.
+/// The time when saving or restoring began.
 #[derive(Clone, Copy)]
 pub struct Limit {
     began: Instant,
@@ -19,7 +20,7 @@ impl Limit {
         }
     }
 
-    /// Returns an error after the time is over.
+    /// Returns an error once the time is over.
     pub fn check(self) -> io::Result<()> {
         match self.began.elapsed() < LONGEST {
             true => Ok(()),

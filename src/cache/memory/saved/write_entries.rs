@@ -54,7 +54,7 @@ fn write_partition(
 ) -> io::Result<()> {
     let mut cursor = Cursor::default();
     loop {
-        // Set to the length of an entry that did not fit into the buffer.
+        // The length of an entry that did not fit into the buffer.
         let mut longer = None;
         let visit = |entry: &EntryRef| {
             let header = entry.header();
@@ -110,7 +110,7 @@ impl Caches {
         }
     }
 
-    /// Returns the index of an entry's cache in the list; None for an entry that is not saved.
+    /// Returns the index of an entry's cache in the list. Returns None if the entry is not saved.
     fn place_of(&self, header: &Header) -> Option<u32> {
         let (place, version) = (*self.by_slot.get(header.cache as usize)?)?;
         (header.version == version && is_live(header, self.now)).then_some(place)
