@@ -18,7 +18,7 @@ use crate::pg::shmem::worker_state::SweepState;
 /// A step that takes longer than this counts as long, because it makes the other caches wait.
 pub const LONG: Duration = Duration::from_secs(1);
 
-/// The most halvings, down to one row of the largest `pgcache.expire_batch`.
+/// The largest number of halvings. It reduces even the largest `pgcache.expire_batch` to one row.
 const MOST: u8 = 14;
 /// This value and higher values of the byte mean that halving was useless. Each further long step adds one; after the
 /// highest value halving is tried again.

@@ -90,7 +90,7 @@ impl Vacuums {
         }
     }
 
-    /// Returns whether every cache has become quiet, so that none has rows that die quickly.
+    /// Returns whether every cache has become quiet: none has rows that die quickly.
     pub fn have_come_to_rest(&self) -> bool {
         self.busy.is_empty()
     }
@@ -129,7 +129,7 @@ impl Vacuums {
     }
 }
 
-/// A function that returns the tables of a cache that are to be vacuumed.
+/// A function that returns the tables to vacuum of a cache.
 type Which = fn(Oid, &SweepState) -> Vec<VacuumNeed>;
 
 /// Vacuums the tables of a cache that `which` returns. Returns false if `which` returns no table, or if a VACUUM

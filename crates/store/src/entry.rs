@@ -233,7 +233,7 @@ impl<'r> EntryRef<'r> {
     }
 
     /// Returns the number of the write that stored this value, and the value's first page. Each write in a partition
-    /// has its own number, which never recurs. Returns None if the value has no page of its own.
+    /// has a different number, which never recurs. Returns None if the value has no whole page.
     pub(crate) fn writing(&self) -> Option<(u64, u32)> {
         let allocation = self.allocation();
         (allocation.pages > 0).then(|| {

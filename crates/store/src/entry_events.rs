@@ -53,7 +53,7 @@ pub trait Ledger {
     /// Records an entry that was stored or removed.
     fn report(&mut self, event: EntryEvent);
 
-    /// Returns whether any cache may have another rank than [`Rank::Plain`]. If it returns false, an eviction does not
+    /// Returns whether any cache may have a rank other than [`Rank::Plain`]. If it returns false, an eviction does not
     /// read the caches of entries.
     fn has_ranks(&self) -> bool {
         false

@@ -66,7 +66,7 @@ pub mod partition_word {
     pub const VALUE_PAGES: usize = 96;
     /// The number of short entries that are split into two runs.
     pub const SHORT_SPLITS: usize = 104;
-    /// The number of writes so far of values with pages of their own; each write gets the next number.
+    /// The number of writes so far of values that have whole pages. Each write gets the next number.
     pub const WRITINGS: usize = 112;
     /// 1 if an entry has had to make room since the partition was last empty; 0 while the partition is still filling.
     pub const FULL: usize = 120;

@@ -55,8 +55,8 @@ pub enum Piece {
 }
 
 impl<'r> PartitionRef<'r> {
-    /// Begins to read a value in pieces. Returns None if the key has no entry that `valid` accepts, or if its value is
-    /// too short to have a page of its own. Does not check the deadline, and counts nothing.
+    /// Begins to read a value in pieces. Returns None if the key has no entry that `valid` accepts, or if the value is
+    /// too short to have a whole page. Does not check the deadline, and counts nothing.
     pub fn begin(&self, key: &Key, valid: impl FnOnce(&Header) -> bool) -> Option<Reading> {
         let (_, entry) = self.find(key)?;
         let (writing, page) = entry.writing()?;

@@ -127,8 +127,8 @@ fn values_of_which_a_partition_holds_few_are_chosen_among_all() {
     assert_eq!(short_of(74.0, 2 * LARGE, [525_312, 700_000, 1 << 20]), []);
 }
 
-/// Returns the points by which the hit rate of a new working set's third pass is below the rate in a tier that was
-/// empty.
+/// Returns how many points the hit rate of a new working set's third pass is below the rate that the same working set
+/// reaches in an empty tier.
 fn short_after_two_passes(size: usize, old: usize, new: usize) -> f64 {
     let fresh = passes(&mut tier(size), size, new, 1..4, 0);
     let mut full = tier(size);

@@ -11,13 +11,13 @@ use crate::clauses::clauses;
 
 clauses! {
     Model:
-    // Rule 1, record
+    // Record (protocol rule 1)
     /// The trigger notes a changed row's key as dirty.
     RowChangeNoted,
     /// TRUNCATE makes the whole cache dirty.
     TruncateNoted,
 
-    // Rule 2, mark
+    // Mark (protocol rule 2)
     /// Marks are set before the commit record; without this clause only COMMIT invalidates.
     MarkBeforeCommit,
     MarkRemovesEntry,
@@ -41,7 +41,7 @@ clauses! {
     /// A writer that has taken the lock of its cache looks for the slot again.
     CacheChecksForSlotAgain,
 
-    // Rule 3, unmark
+    // Unmark (protocol rule 3)
     /// A set publishes only if no other mark on its key has overlapped with the set's own mark.
     PublishMarkAlone,
     /// Marks and unmarks of other keys on the stripe do not keep a set from publishing.
@@ -83,7 +83,7 @@ clauses! {
     /// When the dirty keys overflow into a dirty cache, keys that are already marked stay dirty.
     OverflowSparesMarked,
 
-    // Rule 4, fill
+    // Fill (protocol rule 4)
     FillNewSnapshot,
     FillVer,
     /// A fill is refused while the key has a mark.
@@ -99,16 +99,16 @@ clauses! {
     /// Entries get the generation and epoch of the token, not the generation and epoch at the time of the store.
     StampFromToken,
 
-    // Rule 5, own writes
+    // Own writes (protocol rule 5)
     DirtyKeyBypasses,
     LockedCacheBypasses,
 
-    // Rule 6, isolation levels
+    // Isolation levels (protocol rule 6)
     RepeatableReadChecksXid,
     RepeatableReadKeepsLock,
     RepeatableReadNeverFills,
 
-    // Rule 7, suspension
+    // Suspension (protocol rule 7)
     DisableSuspends,
     LookupSuspended,
     /// Turning the tier on reads the trigger's mode under a newly acquired ShareUpdateExclusiveLock.
@@ -116,7 +116,7 @@ clauses! {
     /// A slot for a cache without one is created under the same kind of lock.
     SlotMadeUnderLock,
 
-    // An entry's validity, and rule 8
+    // An entry's validity, and slots (protocol rule 8)
     LookupGeneration,
     LookupEpoch,
     LookupCachePend,

@@ -254,7 +254,7 @@ impl State {
         }
     }
 
-    /// Removes a key's mark. A writer without a mark of its own may have overwritten the row of a marked writer. So it
+    /// Removes a key's mark. A writer whose mark found no room may have overwritten the row of a marked writer. So it
     /// flags that mark as overlapping before it lowers `pending_writers`.
     fn lower_key(&mut self, m: &Model, key: usize, no_place: bool) {
         let stripe = &mut self.shared.stripe;

@@ -69,7 +69,7 @@ pub enum FetcherKind {
     Untracked,
     /// A transaction whose snapshot was taken long before.
     RepeatableRead,
-    /// `cache_set_leased`: the lease survives the rollback of a store, which is tried again.
+    /// The lease of `cache_set_leased` survives the rollback of a store, which the client tries again.
     Client,
 }
 
@@ -240,7 +240,8 @@ pub struct State {
     /// The numbers of writers between mark and unmark: writers of the key, writers of the cache, and writers that hold
     /// the cache's lock.
     pub pending: [u8; 3],
-    /// The same numbers for writers of another cache that has a key on the same stripe.
+    /// The numbers of writers between mark and unmark, as in `pending`, of another cache that has a key on the same
+    /// stripe.
     pub others: [u8; 3],
     pub lease: Lease,
     /// The number of announced stores, and the number of announced stores that are still open.

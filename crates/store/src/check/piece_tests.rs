@@ -12,7 +12,7 @@ use crate::{
     RemovalCause, SetOutcome,
 };
 
-/// The length of a value of several pieces, with some bytes that need no page of their own.
+/// The length of a value of several pieces that does not end at the end of a page.
 const LONG: usize = 3 * Reading::PIECE + 2 * PAGE + 700;
 
 fn with<T>(region: &Region, act: impl FnOnce(&mut PartitionMut) -> T) -> T {
@@ -59,7 +59,7 @@ fn piece(region: &Region, number: u64, reading: &mut Reading, into: &mut Vec<u8>
     })
 }
 
-/// Reads the remaining pieces; returns the outcome of the last one.
+/// Reads the remaining pieces. Returns the outcome of the last piece.
 fn rest(region: &Region, number: u64, reading: &mut Reading, into: &mut Vec<u8>) -> Piece {
     loop {
         match piece(region, number, reading, into) {
