@@ -10,6 +10,7 @@
 //!   version changes before `pending_writers` falls.
 //! - **Prepare**: everything is marked as for a commit, and the list of marks to undo moves to a record in shared
 //!   memory (`prepare`), because another session decides the transaction.
+//!
 //! Recording and marking may raise an error. The transaction then aborts, and its end undoes the marks that are set.
 //! Unmarking raises no error and allocates nothing: it only takes locks of the tier, one at a time.
 

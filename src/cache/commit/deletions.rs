@@ -1,5 +1,5 @@
 //! Remembers the keys and prefixes that a transaction has deleted. The transaction looks for their rows a second time
-//! before the commit, while its marks stand.
+//! before the commit, while its marks are set.
 //!
 //! One look is not enough. A session that stores a loaded value writes the row first and checks its lease afterwards. A
 //! deletion that looks for the row first and marks the key later may miss both: at the look the row is not visible yet,

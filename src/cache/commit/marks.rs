@@ -1,6 +1,6 @@
-//! Sets a transaction's marks in the hot tier before its changes become visible, and undoes them after its end. While
-//! a key or a cache is marked, no session fills in a copy of it or stores a value that it has loaded for it. `changes`
-//! defines which changes are marked and when.
+//! Sets a transaction's marks in the hot tier before its changes become visible, and undoes them after its end. While a
+//! key or a cache is marked, no session fills in a copy or stores a loaded value for it. `changes` defines which
+//! changes are marked and when.
 //!
 //! Each mark is undone exactly once. For this, a mark is added to the list before it is set. Every step that may raise
 //! an error (memory for the list, a Postgres lock) comes before the mark is set.
@@ -99,9 +99,9 @@ impl Marks {
         leases::void_all(tier, cache);
     }
 
-    /// Marks a table as a whole. A change of a definition is noted for any relation, a change of rows only for a
-    /// cache. A change of only the definition needs no mark on a relation without a slot: the relation has no entries
-    /// in the tier, and a slot that it gets later begins suspended.
+    /// Marks a table as a whole, and voids the leases of its cache. A change of a definition is noted for any relation,
+    /// a change of rows only for a cache. A change of only the definition sets no mark on a relation without a slot:
+    /// the relation has no entries in the tier, and a slot that it gets later begins suspended.
     pub(super) fn table(&mut self, tier: &Tier, relation: u32, whole: Whole) {
         let cache = CacheId::of(Oid::from_u32(relation));
         let slot = match whole.rows {
@@ -162,7 +162,8 @@ impl Marks {
         }
     }
 
-    /// Marks a key. Returns false if the mark found no room; the whole cache then keeps readers off.
+    /// Marks a key. Returns false if the mark found no room; `pending_writers` of the whole cache then keeps readers
+    /// off.
     fn key(&mut self, tier: &Tier, cache: CacheId, key: &HotKey, voids_lease: bool) -> bool {
         let (hash, slot) = (key.hash, key.cache);
         let role = session::own_role();

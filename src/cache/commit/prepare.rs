@@ -54,8 +54,7 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bo
         Mark::Key { .. } if fault::on(Fault::OverflowDoesNotStand) => {}
         Mark::Key { slot: NO_SLOT, .. } if !covered => return Ok(false),
         Mark::Key { slot: NO_SLOT, .. } => {}
-        // Entries with a copy keep the copy. Nothing is filled in, leased or stored while the mark of the cache
-        // stands.
+        // Entries with a copy keep the copy. Nothing is filled in, leased or stored while the mark of the cache is set.
         Mark::Key { slot, .. } => {
             if put_whole(tier, record, Mark::Pending(slot))? {
                 tier.slot(slot).pending_writers.fetch_add(1, SeqCst);

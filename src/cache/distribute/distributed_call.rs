@@ -70,7 +70,7 @@ pub enum Kind {
     Page { most: usize },
     /// Returns all rows, in any order.
     Rows,
-    /// Removes all entries, by a statement of Citus.
+    /// Removes all entries, by a Citus statement.
     Clear,
 }
 

@@ -1,5 +1,6 @@
 //! Answers a call on several keys of a distributed cache, or on all of its entries: one call for each shard, in one
 //! transaction. Citus commits the transaction in two phases if more than one node has written.
+//!
 //! A transaction may have several connections to a node. Each connection has written shards that no other connection
 //! has written, and Citus picks the connection by the key of a call. So a call contains only keys of one shard. If no
 //! transaction over nodes is open, a call may read all shards of a node at once. All callers visit nodes and shards in

@@ -218,7 +218,7 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
     }
 }
 
-/// Returns the parameters that delimit a chunk: its first row address, and the first row address behind it.
+/// Returns the parameters that delimit a chunk: its first row address, and the first row address after it.
 pub fn range(chunk: Chunk) -> [Typed; 2] {
     [Typed::address(chunk.from), Typed::address(chunk.to)]
 }
@@ -251,7 +251,7 @@ fn weigh(cache: &Cache, chunk: Chunk, limit: Timestamp) -> i64 {
 fn remove(cache: &Cache, chunk: Chunk, limit: Timestamp, max_rows: i64) -> i64 {
     let [from, to] = range(chunk);
     let limit = Typed::moment(Some(limit));
-    let _expiring = Expiring::begin(cache.id.relation()); // because a partition's trigger reports the whole cache
+    let _expiring = Expiring::begin(cache.id.relation()); // by the whole cache, which a partition's trigger reports
     let removed = cache
         .plan(Statement::Expire)
         .run_as_of_now(&[from, to, limit, Typed::number(max_rows)], |output| {

@@ -14,9 +14,9 @@ use crate::cache::tier::slots;
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Returns whether no undecided transaction that was prepared before the server's start has changed the cache. Once
-/// the result is true, it stays true. It is false on a standby, which decides no transaction. The caller holds no
-/// LWLock.
+/// Returns whether the cache is verified: no undecided transaction that was prepared before the server's start has
+/// changed it, and no writer that found no slot is changing it as a whole. Once the result is true, it stays true. It
+/// is false on a standby, which decides no transaction. The caller holds no LWLock.
 #[inline]
 pub fn is_proven(tier: &Tier, slot: u32, relation: Oid) -> bool {
     tier.slot(slot).unproven.load(SeqCst) == 0 || prove(tier, slot, relation)
@@ -43,8 +43,7 @@ pub fn prove_all() {
     }
 }
 
-/// Returns whether a transaction prepared before the server's start may have changed the cache of a slot. The caller
-/// may hold any lock.
+/// Returns whether the cache of a slot is unverified, and the server is not a standby. The caller may hold any lock.
 #[inline]
 pub fn is_suspended(tier: &Tier, slot: u32) -> bool {
     tier.slot(slot).unproven.load(SeqCst) != 0 && !session::in_recovery()

@@ -48,7 +48,8 @@ pub fn for_commit(patience: &Patience) -> bool {
     waits
 }
 
-/// Waits for another session's lease to end, for at most one sleep. Returns false if a further wait is pointless.
+/// Waits for another session's lease to end: for at most one sleep, or, if a lock replaces the lease, for the rest of
+/// the patience. Returns false if a further wait is pointless.
 pub fn for_lease(key: HashedKey, holder: Holder, patience: &Patience) -> bool {
     let left = patience.left();
     if left == 0 || !held::may_wait() {

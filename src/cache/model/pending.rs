@@ -49,7 +49,7 @@ impl Join for ByCache {
 }
 
 impl Noted {
-    /// Notes a key. Returns the number of bytes that the notes have grown by.
+    /// Notes a key. Returns the number of bytes by which the notes have grown.
     fn note(&mut self, key: &[u8]) -> usize {
         let before = self.keys.size();
         if !self.all {
@@ -171,7 +171,7 @@ pub fn note(cache: Oid, key: &[u8]) {
     forget_stored(cache, Some(key));
 }
 
-/// Notes that all rows on which entries depend were removed or replaced.
+/// Notes that all rows on which entries of a cache depend were removed or replaced.
 pub fn note_all(cache: Oid) {
     note_in(cache, Noted::note_all);
     forget_stored(cache, None);
@@ -209,7 +209,7 @@ fn note_in(cache: Oid, note: impl Fn(&mut Noted) -> usize) {
     refuse_if_preparing();
 }
 
-/// Returns whether the transaction must remove entries when it commits.
+/// Returns whether the transaction must remove entries, or create triggers on children, when it commits.
 pub fn has_noted() -> bool {
     let to_follow = |&(child, parent): &(Oid, Oid)| is_to_follow(child, parent);
     look(|t| t.ended || !t.noted.is_empty() || t.children.iter().any(to_follow))
@@ -221,8 +221,8 @@ pub fn note_end() {
     with(|t| t.ended |= ended);
 }
 
-/// Returns whether tables became children of tables on which entries depend, or caches became partitions, or either
-/// stopped being so.
+/// Returns whether a child was added to, or removed from, a table on which entries depend, or a cache became a
+/// partition or stopped being a partition.
 pub fn has_children() -> bool {
     look(|t| !(t.children.is_empty() && t.placed.is_empty()))
 }
@@ -326,7 +326,7 @@ pub fn is_noted(cache: Oid, key: &[u8]) -> bool {
     transaction_local::any_changed() && look(|t| t.notes(cache, key))
 }
 
-/// Returns whether this transaction has changed a row on which an entry of the cache depends.
+/// Returns whether this transaction has changed a row on which any entry of the cache depends.
 #[inline]
 pub fn is_noted_in(cache: Oid) -> bool {
     transaction_local::any_changed() && look(|t| t.noted_of(cache).next().is_some())
@@ -377,7 +377,8 @@ pub fn end_removal() {
     with(|t| t.removing = None);
 }
 
-/// Returns the unprocessed notes of all levels in one. They stay noted, because a savepoint may be rolled back.
+/// Returns the unprocessed notes of all levels, merged into one. They stay noted, because a savepoint may be rolled
+/// back.
 pub fn noted() -> Rc<ByCache> {
     let level = events::nesting_level();
     with(|t| {

@@ -186,7 +186,8 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
                 changes::mark_early();
             }
             pause::at(Window::MarkToRemove);
-            // A transaction that was prepared before the server's start is no longer counted as a store.
+            // A transaction that was prepared before the server's start no longer counts as a store, so the removal
+            // also waits if the cache is unverified.
             if fault::on(Fault::RemovalDoesNotWait) {
                 return;
             }

@@ -79,7 +79,8 @@ pub fn lookup(
     Some(entry)
 }
 
-/// Returns whether the tier knows that a table's entry is used: its copy was read after it was filled in.
+/// Returns whether eviction counts the copy of a table's entry as used: the copy was read after the fill, or is in the
+/// main queue.
 pub fn is_used(cache: &Cache, key: Key) -> bool {
     let Some((tier, slot)) = tier().and_then(|tier| Some((tier, cache.slot(tier)?))) else {
         return false;

@@ -20,7 +20,7 @@ use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::{Room, ValueType};
 use crate::pg::value::stored::{self, Kind};
 
-/// Values up to this size are copied twice, so that a single look-up is enough.
+/// Values up to this size are copied through a buffer, so that a single look-up is enough.
 const SHORT: usize = 8192;
 
 thread_local! {

@@ -35,8 +35,8 @@ pub fn save() {
     let Some(tier) = tier().filter(|_| guc::save_memory()) else {
         return;
     };
-    // After a crash or an immediate stop the control file has a different state. So it does on a standby, whose data
-    // change while it is down.
+    // The control file has a different state after a crash or an immediate stop, and on a standby, whose data change
+    // while it is down.
     let Some(control) = ControlFile::read().ok().filter(ControlFile::is_shut_down) else {
         return;
     };
