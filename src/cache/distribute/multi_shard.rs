@@ -45,7 +45,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
             });
         }
         let kept: Vec<Place> = match request.sent.is_some() && attempt == 0 {
-            true => Vec::new(), // as in `single_shard`: the sender keeps them in place
+            true => Vec::new(), // as in `single_shard`: the sender holds the locks
             false => parts.iter().map(|part| part.shard.lock).collect(),
         };
         kept.iter().for_each(|&shard| shard_lock::keep(shard));
@@ -288,7 +288,7 @@ fn number(rows: &[TextRow]) -> i64 {
         .unwrap_or(0)
 }
 
-/// Sorts rows into the order of the request; `order` is the position of each row's key in the request.
+/// Sorts rows into the order of the request. `order` holds the index in the request of each row's key.
 fn in_order(rows: Vec<TextRow>, order: &[usize]) -> Vec<TextRow> {
     let mut rows: Vec<(usize, TextRow)> = order.iter().copied().zip(rows).collect();
     rows.sort_by_key(|&(at, _)| at);
@@ -313,7 +313,7 @@ fn to_any(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     single_shard::answer(request, Rc::clone(spread), None)
 }
 
-/// Clears the cache by a statement of Citus, which first takes Citus' locks on all nodes.
+/// Clears the cache by a Citus statement, which first takes Citus' locks on all nodes.
 fn clear(request: &Request, spread: &Spread) -> Result<Way, Error> {
     ddl::run(&[b"TRUNCATE ", spread.name.to_bytes()]);
     let _ = shard_metadata::of(request.cache);

@@ -165,8 +165,8 @@ pub trait Store: Sized {
         new: NewEntry<'_>,
         condition: If<'_>,
     ) -> Result<bool, Failed>;
-    /// Stores an entry for a Redis command. If the deadline of the entry has passed, the implementation may remove the
-    /// old entry instead.
+    /// Stores an entry for a Redis command. If the new deadline has already passed, the implementation may remove the
+    /// current entry instead.
     fn put_or_remove(
         &self,
         key: &Self::Key<'_>,

@@ -40,7 +40,7 @@ clauses! {
     RestartSuspends,
 }
 
-/// What the prepared transaction changes.
+/// The kind of change that the prepared transaction makes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     Row,

@@ -100,9 +100,10 @@ impl PartitionMut<'_> {
         self.field(queue_of(main) + queue_word::OLDEST) as u32
     }
 
-    /// Returns whether one of the two oldest entries of the main queue has no hits, so that a returning key has a
-    /// better claim to the queue. An entry with hits moves to the young end with half of them. So keys that keep
-    /// returning displace entries without readers, while a load that reads the whole main queue keeps it.
+    /// Returns whether one of the two oldest entries of the main queue has no hits, or the queue is empty, so that a
+    /// returning key has a better claim to the queue. An entry with hits moves to the young end with half of them. So
+    /// keys that keep returning displace entries without readers, while a load that reads the whole main queue keeps
+    /// it.
     pub(crate) fn main_gives_way(&mut self) -> bool {
         for _ in 0..OLDEST_COMPARED {
             let location = self.field(partition_word::MAIN + queue_word::OLDEST) as u32;
