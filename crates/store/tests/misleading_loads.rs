@@ -228,14 +228,14 @@ fn a_load_four_times_the_tier_hits_more_than_under_s3_fifo() {
 }
 
 #[test]
-fn keys_that_live_for_a_short_time_hit_as_under_s3_fifo() {
+fn short_lived_keys_hit_as_often_as_with_s3_fifo() {
     for young in [300.0, 3_000.0] {
         rates("churn", 100_000, || patterns::churn(8, 3, young, 500_000)).beside_s3_fifo(-1.5);
     }
 }
 
 #[test]
-fn favourites_that_move_on_hit_as_under_s3_fifo() {
+fn moving_favourites_hit_as_often_as_with_s3_fifo() {
     let keys = room() as usize * 8;
     for pace in [50, 500] {
         let rates = rates(&format!("drift, a key every {pace}"), 200_000, || {
@@ -255,7 +255,7 @@ fn bursts_leave_the_hot_set() {
 }
 
 #[test]
-fn files_that_users_open_hit_as_under_s3_fifo() {
+fn opened_files_hit_as_often_as_with_s3_fifo() {
     let keys = room() as usize * 4;
     let rates = rates("sessions", 100_000, || {
         patterns::sessions(11, keys / 4, keys, 0.6, 600_000)
