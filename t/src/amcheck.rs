@@ -9,8 +9,8 @@ pub trait Amcheck {
     /// Installs amcheck in the database, if the server has it.
     fn add_amcheck(&mut self);
 
-    /// Checks that the btree indexes and the table agree: every index entry has its row, every row its entries, and no
-    /// page is corrupt.
+    /// Checks that the btree indexes and the table agree: every index entry has its row, every row has its index
+    /// entries, and no page is corrupt.
     fn pages_are_sound(&mut self, table: &str, case: &str);
 }
 

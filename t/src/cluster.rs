@@ -1,4 +1,4 @@
-//! A throwaway cluster: its own folder with data, log and socket, and no port on the network.
+//! A throwaway cluster, with its own folder for data, log and socket. It has no port on the network.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ use crate::reaper::Reaper;
 use crate::stage::{Stage, clock_library, succeed};
 use crate::template::{self, Template};
 
-/// A server with a folder of its own.
+/// A server with its own folder.
 pub struct Cluster {
     pub stage: Stage,
     /// The folder of the socket, for a client program.
@@ -24,7 +24,7 @@ pub struct Cluster {
     pub(crate) has_template: bool,
     /// The port of the Redis protocol, on a server that has one.
     pub(crate) port: u16,
-    /// The library that moves the server's wall clock. None: the server uses the true time.
+    /// The library that moves the server's wall clock, or None if the server uses the true time.
     clock: Option<PathBuf>,
     /// Further variables of the server's environment.
     environment: &'static [(&'static str, &'static str)],
@@ -34,7 +34,7 @@ pub struct Cluster {
     provoked: Mutex<Vec<&'static str>>,
     /// The offset in the log at which the current test begins.
     log_from: AtomicUsize,
-    /// The guard that stops the server. None: it was stopped.
+    /// The guard that stops the server, or None if the server was stopped.
     reaper: Mutex<Option<Reaper>>,
 }
 
@@ -47,8 +47,8 @@ pub enum Shutdown {
     Smart,
 }
 
-/// Settings of every test server. A database's data is thrown away, so no commit waits for the disk. Deadlocks are
-/// detected at once. No worker sweeps while a test runs.
+/// Settings of every test server. Commits do not wait for the disk, because the tests' data is thrown away. Deadlocks
+/// are detected at once. No worker sweeps while a test runs.
 const BASE: &[&str] = &[
     "listen_addresses = ''",
     "log_line_prefix = '%m [%p] %e '",
@@ -61,7 +61,7 @@ const BASE: &[&str] = &[
 ];
 
 impl Cluster {
-    /// Returns a server without settings of its own, the same server at each call of a test.
+    /// Returns a server with the standard settings, the same server at each call of a test.
     pub fn shared() -> &'static Cluster {
         Cluster::with(&[])
     }
@@ -71,7 +71,7 @@ impl Cluster {
         pool::same(Recipe::server(conf))
     }
 
-    /// Returns a server with these lines in its configuration, another server at each call.
+    /// Returns a server with these lines in its configuration, a different server at each call.
     pub fn start(conf: &[&str]) -> &'static Cluster {
         pool::another(Recipe::server(conf))
     }
@@ -83,7 +83,7 @@ impl Cluster {
         cluster
     }
 
-    /// Returns a server that no other test has had or will have.
+    /// Returns a server that only this test uses.
     pub fn own(conf: &[&str]) -> Cluster {
         Cluster::start_on(Stage::current(), conf)
     }
@@ -194,7 +194,7 @@ impl Cluster {
         copy
     }
 
-    /// Creates a folder with a reaper and without a server.
+    /// Creates a cluster's folder with its reaper. The folder has no data yet.
     fn prepare(stage: &Stage) -> Cluster {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -250,7 +250,6 @@ impl Cluster {
         drop(reaper);
     }
 
-    /// Returns the data folder.
     pub fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
@@ -289,7 +288,7 @@ impl Cluster {
         status.expect("pg_ctl can run").success()
     }
 
-    /// Stops the server and waits for its end.
+    /// Stops the server and waits until it has stopped.
     pub fn down(&self, how: Shutdown) {
         self.spoil();
         let mode = match how {
@@ -326,7 +325,7 @@ impl Cluster {
         self.folder.join("log")
     }
 
-    /// Returns the log of the server since the test took it.
+    /// Returns the part of the server's log that was written since the test took the server.
     pub fn log_text(&self) -> String {
         let all = self.whole_log();
         let from = self.log_from.load(Ordering::Relaxed);
@@ -421,14 +420,14 @@ impl Cluster {
             .host_path(&self.folder)
             .user("postgres")
             .dbname(database)
-            // The receiver may be gone.
+            // The test may have dropped the receiver.
             .notice_callback(move |notice| drop(sender.send(notice)))
             .connect(NoTls)
             .unwrap_or_else(|error| panic!("no session in {database}: {error:?}"));
         (session, notices)
     }
 
-    /// Returns the command of a client program of the server's own version that connects to this cluster as superuser.
+    /// Returns the command of a client program of the server's version that connects to this cluster as superuser.
     pub fn program(&self, program: impl AsRef<Path>) -> Command {
         let mut command = self.stage.command(program);
         command
@@ -439,7 +438,7 @@ impl Cluster {
     }
 }
 
-/// Reads the fourth field of /proc/PID/stat; the second is a name in brackets, which may contain blanks.
+/// Reads the fourth field of /proc/PID/stat; the second is a name in parentheses, which may contain spaces.
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(')')?;

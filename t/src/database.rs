@@ -60,8 +60,8 @@ impl Database<'_> {
         self.cluster.connect_as(role, &self.name)
     }
 
-    /// Makes later sessions load the library if the server does not preload it. Otherwise plain SQL would see expired
-    /// rows until a call of pgcache loads the library.
+    /// Makes later sessions load the library if the server does not preload it. Without the library, plain SQL sees
+    /// expired rows until a call of pgcache loads it.
     pub fn loads_the_library(&self) {
         let name = &self.name;
         self.connect().run(&format!(

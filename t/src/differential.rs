@@ -1,11 +1,11 @@
 //! Generates random statements that run in two databases and must give equal answers.
 //!
-//! One database uses direct access to a cache's table wherever possible, the other one kept plans. No statement depends
-//! on the time: deadlines are hours ahead or years ago.
+//! One database uses direct access to a cache's table wherever possible, the other uses kept plans. No statement
+//! depends on the time of the run: deadlines are hours ahead or years in the past.
 
 use crate::rng::Rng;
 
-/// Recreates the schema `twin`, in which every statement of a round works.
+/// Recreates the schema `twin`, in which every statement of a round runs.
 pub const FRESH: &str = "
     DROP SCHEMA IF EXISTS twin CASCADE;
     CREATE SCHEMA twin;
@@ -108,7 +108,7 @@ fn keys(rng: &mut Rng) -> String {
     }
 }
 
-/// Returns a call for a list of expressions.
+/// Returns a call, as an expression of a SELECT list.
 fn call(rng: &mut Rng) -> String {
     let (k, v, other, t) = (key(rng), value(rng), value(rng), ttl(rng));
     match rng.below(36) {
@@ -171,7 +171,7 @@ fn plain_sql(rng: &mut Rng) -> String {
     }
 }
 
-/// Returns a statement that mixes calls with other reads and changes of the same rows.
+/// Returns a statement that combines calls with other reads and changes of the same rows.
 fn mixed(rng: &mut Rng) -> String {
     let (one, two, k, v) = (call(rng), call(rng), key(rng), value(rng));
     match rng.below(17) {
@@ -195,7 +195,7 @@ fn mixed(rng: &mut Rng) -> String {
     }
 }
 
-/// Changes that make a table plain or not, and other changes during its life.
+/// Changes of definitions: some make the table plain or not plain, others happen during the life of any table.
 const DEFINITIONS: &[&str] = &[
     "CREATE INDEX c_value ON twin.c (value)",
     "CREATE INDEX c_note ON twin.c (note)",
@@ -296,7 +296,7 @@ const DEFINITIONS: &[&str] = &[
     "GRANT ALL ON ALL TABLES IN SCHEMA twin TO twin_user",
 ];
 
-/// Queries of a database's publications, which need `wal_level = logical`.
+/// Statements about publications, which need `wal_level = logical`.
 pub const PUBLICATIONS: &[&str] = &[
     "CREATE PUBLICATION twin FOR TABLE twin.c",
     "CREATE PUBLICATION twin FOR TABLES IN SCHEMA twin",
@@ -368,7 +368,7 @@ pub const CONTENT: &str = "
            CASE WHEN isfinite(expires_at) AND expires_at > now() THEN round(extract(epoch FROM expires_at - now()) / 3600)::text ELSE expires_at::text END
     FROM ONLY twin.c ORDER BY key";
 
-/// Queries of a round's results: the rows, the server's counters of rows, the number of values stored out of line, and
+/// Queries for a round's results: the rows, the server's counters of rows, the number of values stored out of line, and
 /// the triggers' log.
 pub const QUESTIONS: &[&str] = &[
     CONTENT,

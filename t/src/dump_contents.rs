@@ -1,5 +1,5 @@
-//! Creates a database with caches of all kinds, and lists everything that must be restored by dump and restore, or by
-//! an upgrade to another major version.
+//! Creates a database with caches of all kinds, and lists everything in it that dump and restore, or an upgrade to
+//! another major version, must preserve.
 
 use postgres::Client;
 
@@ -26,7 +26,7 @@ pub const CACHES: &str = r#"
     GRANT SELECT, INSERT ON shop.products TO pg_monitor;
 "#;
 
-/// Queries of everything that must be restored, except entries. An owner's privilege MAINTAIN (m) exists from Postgres
+/// Queries for everything that must be restored, except entries. An owner's privilege MAINTAIN (m) exists from Postgres
 /// 17 on, so it is omitted.
 const DEFINITIONS: &[&str] = &[
     "SELECT * FROM pgcache.caches ORDER BY cache::text",
@@ -53,7 +53,7 @@ pub fn answers(session: &mut Client, questions: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Returns definitions and entries, to be compared before and after the restore.
+/// Returns definitions and entries, for a comparison of the database before the dump and after the restore.
 pub fn contents(session: &mut Client) -> Vec<String> {
     let definitions = answers(session, DEFINITIONS);
     session.run("SET pgcache.show_expired = on");
@@ -65,7 +65,7 @@ pub fn contents(session: &mut Client) -> Vec<String> {
 /// Checks that the restored objects work.
 pub fn check_works(session: &mut Client) {
     session.run("SELECT cache_set_json('p:2', '1', cache => 'shop.products')");
-    // An hour, less at most a quarter of it by jitter.
+    // The ttl is an hour, from which jitter takes at most a quarter.
     assert!(
         session.holds("SELECT cache_ttl('p:2', 'shop.products') BETWEEN '44 minutes' AND '1 hour'")
     );

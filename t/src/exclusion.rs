@@ -1,6 +1,7 @@
 //! Checks whether two holders ever held a lock at once.
 
-/// One hold of a lock, measured inwards: from a moment after the lock was acquired to a moment before it was released.
+/// One hold of a lock. It begins just after the lock was acquired and ends just before the lock was released, so two
+/// holds that overlap prove a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
     pub holder: usize,
@@ -8,7 +9,7 @@ pub struct Hold {
     pub to: u64,
 }
 
-/// Returns two holds that overlap. None: no two do.
+/// Returns two holds that overlap, or None if none do.
 pub fn overlap(holds: &[Hold]) -> Option<(Hold, Hold)> {
     let mut by_time = holds.to_vec();
     by_time.sort_by_key(|hold| (hold.from, hold.to));

@@ -1,8 +1,7 @@
-//! Makes random calls of every SQL function of the extension: arguments of the right type from ordinary to absurd, in
-//! all kinds of transactions. The same seed gives the same calls.
+//! Makes random calls of every SQL function of the extension, with arguments of the right type from ordinary to absurd,
+//! in transactions of all kinds. The same seed gives the same calls.
 //!
-//! It knows no function by name: it reads the functions from the catalog, so it calls a new function as soon as it is
-//! declared.
+//! It names no function: it reads the functions from the catalog, so it also calls a function that was just added.
 
 use postgres::Client;
 
@@ -158,7 +157,7 @@ pub fn call(rng: &mut Rng, function: &Function) -> String {
         .iter()
         .map(|(_, kind)| argument(rng, kind))
         .collect();
-    // The cache is the last argument. It is given by name, so that a call with fewer arguments does not always use
+    // The cache is the last argument. It is passed by name, so that a call with fewer arguments does not always use
     // pgcache.main.
     if let Some((name, kind)) = function.arguments[given..]
         .last()

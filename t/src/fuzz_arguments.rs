@@ -1,5 +1,5 @@
-//! Generates random arguments for the calls of [`crate::fuzz`] by their declared types: ordinary values, and values at
-//! the limits and beyond.
+//! Generates random arguments for the calls of [`crate::fuzz`] by the arguments' declared types: ordinary values, and
+//! values at and beyond the limits.
 
 use crate::rng::Rng;
 
@@ -49,7 +49,7 @@ const OTHERS: &[&str] = &[
     "NULL",
 ];
 
-/// Words that have a meaning in some function: keys, storages, schedules, settings, SQL.
+/// Words that have a meaning in some function: keys, storages, schedules, settings and SQL.
 const WORDS: &[&str] = &[
     "k1",
     "k2",
@@ -189,7 +189,7 @@ fn text(rng: &mut Rng) -> String {
     }
 }
 
-/// Returns letters beyond ASCII that are valid in the encoding of the current database.
+/// Returns letters beyond ASCII that are valid in the current database's encoding.
 fn letters(rng: &mut Rng) -> String {
     let bytes = match rng.below(4) {
         0 => {
@@ -249,7 +249,7 @@ fn array(rng: &mut Rng, of: &str, element: fn(&mut Rng) -> String) -> String {
         2 => format!("ARRAY[[{0}], [{0}]]::{of}[]", element(rng)),
         3 => {
             let element = element(rng);
-            // Postgres makes no array beyond a gigabyte, so the call would not reach the extension.
+            // Postgres makes no array of more than a gigabyte, so the call would not reach the extension.
             let most = if element.contains("repeat(") {
                 100
             } else {

@@ -1,5 +1,5 @@
 //! Checks a server after a test, so that the next test can use it: neither the test nor pgcache may have left anything
-//! behind.
+//! behind on it.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use crate::wait::is_so_within;
 
 /// A server that a test is using.
 pub(crate) struct Taken {
-    /// The recipe of the server. None: the server belongs to this test and never returns to the pool.
+    /// The recipe of the server, or None if the server belongs to this test and never returns to the pool.
     pub(crate) recipe: Option<Recipe>,
-    /// The test gets the same server again if it asks for the same recipe.
+    /// Whether the test gets the same server again if it requests the same recipe.
     pub(crate) is_same: bool,
     pub(crate) cluster: &'static Cluster,
     /// The server's settings when it was new.
@@ -33,11 +33,11 @@ fn all_settings(session: &mut Client) -> String {
     )
 }
 
-/// A check, which returns a description of the fault that it finds.
+/// A check, which returns a description of the fault that it finds, or None.
 type Look<'l> = dyn Fn(&mut Client) -> Option<String> + 'l;
 
-/// Removes the objects that the test created, and returns a description of anything else that it left behind. Spoils
-/// the server if only a restart can show a leftover.
+/// Removes the objects that the test created, and returns a description of anything else that it left behind. Marks the
+/// server as spoiled if some leftovers would show only after a restart.
 pub(crate) fn find_fault(taken: &Taken) -> Option<String> {
     let cluster = taken.cluster;
     if let Some(line) = cluster.bad_line() {
@@ -75,7 +75,7 @@ fn has_own_settings(cluster: &Cluster) -> bool {
     text.lines().any(|line| !line.starts_with('#'))
 }
 
-/// Returns the rows of a query that must soon return no rows.
+/// Waits until a query returns no rows. If it still returns rows after 20 seconds, returns them as text.
 fn none_within_patience(session: &mut Client, what: &str, sql: &str) -> Option<String> {
     let mut rows = Vec::new();
     let gone = is_so_within(Duration::from_secs(20), || {
@@ -106,7 +106,8 @@ fn transactions(session: &mut Client) -> Option<String> {
     )
 }
 
-/// Checks that without sessions no mark remains, the tier's bytes add up, and no database has a slot too many.
+/// Checks that, without sessions, no mark remains, the tier's byte counts add up, and no database has a slot without a
+/// cache.
 fn tier(cluster: &Cluster, session: &mut Client) -> Option<String> {
     let names = session.lines(&format!(
         "SELECT datname FROM pg_database WHERE datallowconn AND datname NOT IN ('template1', '{WITH_EXTENSION}')"
@@ -126,7 +127,7 @@ fn tier(cluster: &Cluster, session: &mut Client) -> Option<String> {
     })
 }
 
-/// Checks that a slot of the tier belongs to a cache that exists.
+/// Checks that each of the database's slots in the tier belongs to a cache that exists.
 fn slots(session: &mut Client) -> Option<String> {
     none_within_patience(
         session,
@@ -149,8 +150,8 @@ fn databases(session: &mut Client) -> Option<String> {
     )
 }
 
-/// Checks the objects of the database postgres. Tests of the Redis protocol create caches there; other tests seldom
-/// leave objects.
+/// Drops the objects that a test left in the database postgres. Tests of the Redis protocol create caches there; other
+/// tests seldom leave objects.
 fn objects(session: &mut Client) -> Option<String> {
     let statements = session.lines(
         "SELECT format('DROP PUBLICATION %I', pubname) FROM pg_publication \
@@ -171,7 +172,7 @@ fn objects(session: &mut Client) -> Option<String> {
         "ALTER ROLE ALL RESET ALL",
         "ALTER ROLE postgres RESET ALL",
     ];
-    // Objects that were dropped together with another one no longer exist.
+    // Objects that an earlier statement dropped by CASCADE no longer exist.
     let statements = statements.into_iter().map(|statement| {
         statement
             .replace("EXTENSION", "EXTENSION IF EXISTS")
@@ -193,7 +194,7 @@ fn roles(session: &mut Client) -> Option<String> {
     )
 }
 
-/// Runs these statements, and returns the error of the first that fails.
+/// Runs these statements, and returns the error of the first statement that fails.
 fn all(session: &mut Client, statements: impl IntoIterator<Item = String>) -> Option<String> {
     statements.into_iter().find_map(|statement| {
         let error = session.try_lines(&statement).err()?;

@@ -1,4 +1,4 @@
-//! Checks a history of reads and writes: whether readers saw only committed values.
+//! Checks a history of reads and writes: whether readers saw only committed values that were current.
 //!
 //! A history is a list of writes and a list of reads on one clock. Every write has a unique version. The versions of
 //! one key increase in the order of its commits, because each writer holds a lock on the key. The checker is
@@ -34,7 +34,7 @@ pub struct Read {
     pub key: u64,
     pub began: Moment,
     pub ended: Moment,
-    /// The version that was read. None for a miss.
+    /// The version that was read, or None for a miss.
     pub saw: Option<u64>,
     /// The transaction whose only snapshot the read used. The read counts as made at the statement that took the
     /// snapshot, however late it runs.

@@ -13,7 +13,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::cluster::Cluster;
 use crate::stage::{Stage, succeed};
 
-/// The configuration for `openssl`: the certificate authority, its certificates, and the path of its revocation list.
+/// The configuration for `openssl`: the certificate authority, the certificates that it signs, and the path of its
+/// revocation list.
 const CONFIGURATION: &str = "
 [req]
 distinguished_name = name
@@ -47,7 +48,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Creates a folder with an authority `ca`, and a certificate `server` that the authority signs.
+    /// Creates a folder with an authority `ca`, and a certificate `server` signed by it.
     pub fn beside(cluster: &Cluster) -> Keys {
         let keys = Keys {
             folder: cluster.folder.join("keys"),
@@ -183,7 +184,7 @@ impl Keys {
         self.give(&[to]);
     }
 
-    /// Writes the list `ca.crl`, with these certificates in it.
+    /// Writes the revocation list `ca.crl` with these certificates.
     pub fn revoke(&self, names: &[&str]) {
         let by = [
             "ca",

@@ -1,10 +1,10 @@
-//! Shared code of the tests with many sessions: clusters, databases, sessions, and checkers of the results that the
-//! sessions saw. The tests themselves are in `tests/`, one file for each subject.
+//! Code that the tests with several sessions share: clusters, databases, sessions, and checkers of the results that the
+//! sessions received. The tests themselves are in `tests/`, one file for each subject.
 //!
 //! - [`stage`]: the server under test, from the environment.
 //! - [`cluster`], [`template`], [`reaper`], [`upgrade`]: a throwaway cluster, from its creation to its removal, or to
 //!   its upgrade to another major version.
-//! - [`pool`], [`handback`]: servers that tests use one after the other, and the checks when a test returns one.
+//! - [`pool`], [`handback`]: servers that tests use one after the other, and the checks when a test returns its server.
 //! - [`database`]: a database for one test, with the extension; [`source`]: a database with a table on which a cache
 //!   depends; [`pooler`]: pgbouncer in front of a database.
 //! - [`ask`], [`refusal`], [`assert_lines`], [`wait`]: short queries in a session, errors that must occur, comparisons
@@ -16,10 +16,10 @@
 //! - [`native`]: modules in C that bring a server into states that SQL cannot reach.
 //! - [`history`], [`linear`], [`exclusion`]: checkers without a server, tested with histories that they must reject:
 //!   for writes whose order is known, for any writes, and for leases.
-//! - [`ways`]: operations that are described once, and run by SQL or by the Redis protocol.
+//! - [`ways`]: operations that are described once and run through SQL or the Redis protocol.
 //! - [`storm`]: clients of SQL and of the Redis protocol at once, and their history.
 //! - [`rng`]: random numbers; [`fuzz`], [`fuzz_arguments`]: random calls of every function; [`differential`]: random
-//!   statements for two databases that must answer the same.
+//!   statements that must give equal answers in two databases.
 //! - [`parallel`]: queries with a parallel plan.
 //! - [`resp`]: a server that serves the Redis protocol, and a client for it.
 //! - [`readme`], [`reference`]: the claims of README.md and docs/reference.md.

@@ -1,20 +1,20 @@
-//! Loads the test modules in C of `t/native/`, which bring a server into states that SQL cannot reach. scripts/stage.sh
-//! builds and installs them.
+//! Loads the C modules of `t/native/`, which bring a server into states that SQL cannot reach. scripts/stage.sh builds
+//! and installs them.
 
 use postgres::Client;
 
 use crate::ask::Ask;
 use crate::cluster::Cluster;
 
-/// Preloads pgcache and the extension that writes when a transaction ends, in both orders: Postgres calls the one that
-/// was loaded last first.
+/// Preloads pgcache and an extension that writes when a transaction ends, in both orders: Postgres calls the extension
+/// that was loaded last first.
 pub const BESIDE_A_WRITER: [&str; 2] = [
     "shared_preload_libraries = 'pgcache, pgcache_writer'",
     "shared_preload_libraries = 'pgcache_writer, pgcache'",
 ];
 
 impl Cluster {
-    /// Creates the function with which [`reuse`] works.
+    /// Creates the function that [`reuse`] calls, and returns a session in the database.
     pub fn counting_oids(&self, database: &str) -> Client {
         let mut session = self.connect(database);
         session.run(
@@ -26,7 +26,7 @@ impl Cluster {
 
 /// Creates a relation that gets the oid of a dropped one.
 pub fn reuse(session: &mut Client, oid: i64, create: &str) {
-    // An oid stays taken while a dead row of pg_class or the file of a dropped table has it.
+    // Postgres does not reuse an oid while a dead row of pg_class or the file of a dropped table still has it.
     session.run("VACUUM pg_class");
     session.run("CHECKPOINT");
     session.run(&format!("SELECT set_next_oid({oid})"));

@@ -1,4 +1,4 @@
-//! The privileges that each function of the extension needs, as a table, each with a call that requires them.
+//! A table of the privileges that each function of the extension needs, with a call that requires them.
 //!
 //! The table is written by hand, not read from the extension: the test of privileges compares the two, and fails for a
 //! function that is missing here.
@@ -31,7 +31,7 @@ pub const WRITE: Needs = All(&["SELECT", "INSERT", "UPDATE"]);
 pub const DELETE: Needs = All(&["DELETE"]);
 pub const TAKE: Needs = All(&["SELECT", "DELETE"]);
 
-/// Function, needed privileges, and a call on the cache `$c` that fails only for a missing privilege.
+/// Rows of function, needed privileges, and a call on the cache `$c` that fails only if a privilege is missing.
 pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("cache_forever", Nothing, "cache_forever()"),
     ("cache_create", Elsewhere, ""),
@@ -288,7 +288,7 @@ const WITH_PRELOAD_ONLY: [&str; 5] = [
     "cache_release",
 ];
 
-/// Returns the rows of the table whose function this extension has and this server can run.
+/// Returns the table's rows for functions that this extension has and this server can run.
 pub fn present(session: &mut Client) -> Vec<(&'static str, Needs, &'static str)> {
     let there = functions_of_the_extension(session);
     let preloaded = session

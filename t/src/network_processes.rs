@@ -25,7 +25,7 @@ pub fn spread(door: &Door) -> BTreeMap<i32, i64> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// Waits until new connections reach all network processes.
+/// Waits until every network process receives new connections.
 pub fn wait_until_all_serve(door: &Door) {
     wait_until("three networks serve", || {
         let mut clients: Vec<Client> = (0..NETWORKS).map(|_| door.client()).collect();

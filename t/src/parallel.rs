@@ -1,5 +1,5 @@
 //! Runs queries with a parallel plan, even on small tables. If no worker process is free, the leader does all the work
-//! in parallel mode, which serves a test as well.
+//! in parallel mode, which tests the same code.
 
 use postgres::Client;
 

@@ -2,12 +2,12 @@
 //!
 //! A test requests a configuration and gets an idle server with it. The server belongs to that test until the test's
 //! thread ends. Then [`handback`](crate::handback) checks what the test has left behind. A server that a test stopped,
-//! killed or configured is discarded, and so is the server of a failed test. Leftovers of a test that passed are
-//! written to the file `leftovers`, which fails the run. A server of the Redis protocol is checked, too, but not
-//! reused.
+//! killed or configured is discarded, and so is the server of a failed test. If a test passed but left something
+//! behind, the pool writes that to the file `leftovers`, which fails the run. A server of the Redis protocol is also
+//! checked, but not reused.
 //!
-//! libtest gives each test its own thread as long as it runs two or more at a time. So the end of the thread is the end
-//! of the test, even if the test's body still has open sessions and handles.
+//! libtest gives each test its own thread when it runs two or more tests at a time. So the end of the thread marks the
+//! end of the test, even if the test's body has left sessions and handles open.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -20,7 +20,8 @@ use crate::handback::{self, Taken};
 use crate::resp::Door;
 use crate::stage::Stage;
 
-/// The number of idle servers that are kept. More would cost memory and processes, and tests would seldom request them.
+/// The number of idle servers that are kept. With a higher number, idle servers would take memory and processes, and
+/// tests would seldom request them.
 const IDLE: usize = 10;
 
 /// The configuration of a server.
@@ -63,7 +64,7 @@ struct Idle {
     settings: String,
 }
 
-/// The idle servers, the longest idle first.
+/// The idle servers, in the order in which they became idle.
 static POOL: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -89,12 +90,12 @@ pub fn same(recipe: Recipe) -> &'static Cluster {
     known.unwrap_or_else(|| take(recipe, true))
 }
 
-/// Takes another server of this recipe.
+/// Takes a different server of this recipe.
 pub fn another(recipe: Recipe) -> &'static Cluster {
     take(recipe, false)
 }
 
-/// Keeps a server for the test alone until the test ends.
+/// Reserves a server for this test until the test ends.
 pub fn keep(cluster: Cluster) -> &'static Cluster {
     let cluster = Box::leak(Box::new(cluster));
     cluster.spoil();

@@ -1,4 +1,4 @@
-//! Runs pgbouncer in transaction mode in front of a test's database, on a unix socket of its own.
+//! Runs pgbouncer in transaction mode in front of a test's database, on its own unix socket.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,7 @@ pub struct Pooler {
 }
 
 impl Pooler {
-    /// Starts a pooler with at most this many server sessions, all of which clients share.
+    /// Starts a pooler with at most this many server sessions, which all clients share.
     pub fn before(database: &Database, sessions: u32) -> Pooler {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);

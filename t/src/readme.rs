@@ -1,5 +1,5 @@
-//! Reads the claims of README.md and other pages: their SQL with the results that the pages show, and README's table of
-//! functions.
+//! Reads the claims of README.md and other pages: their SQL with the results that the pages show, and the table of
+//! functions in README.md.
 
 use std::path::Path;
 
@@ -50,8 +50,8 @@ pub fn examples(markdown: &str) -> Vec<Example> {
     examples
 }
 
-/// Returns the rows of tables whose last columns are `SQL` and `gives`, as examples: `` | `INCR n` | `SELECT
-/// ...` | `1` | ``. The last cell is empty if the result cannot be compared.
+/// Returns the rows of tables that end with the columns `SQL` and `gives`, as examples: `` | `INCR n` | `SELECT ...` |
+/// `1` | ``. The last cell is empty if the result differs from run to run.
 pub fn rows(markdown: &str) -> Vec<Example> {
     let mut rows = Vec::new();
     let mut wanted = false;
@@ -70,7 +70,7 @@ pub fn rows(markdown: &str) -> Vec<Example> {
     rows
 }
 
-/// Splits a table's row into cells; a `\|` is not a border.
+/// Splits a table's row into cells; `\|` does not end a cell.
 fn cells(line: &str) -> Vec<&str> {
     let Some(inner) = line
         .strip_prefix("| ")

@@ -1,8 +1,8 @@
-//! Stops a cluster, or a pooler, and removes its folder when the tests no longer need it, however they end.
+//! Stops a cluster, or a pooler, and removes its folder when the tests no longer need it, even if the tests are killed.
 //!
-//! Rust never drops statics, and a killed test drops nothing. So each cluster has a small shell process beside it that
-//! waits for the end of a pipe, which the kernel closes when the test program ends. The shell has a process group of
-//! its own, so that an interrupt from the terminal does not reach it.
+//! Rust never drops statics, and a killed test drops nothing. So a small shell process beside each cluster waits for
+//! the end of a pipe, which the kernel closes when the test program ends. The shell has its own process group, so that
+//! an interrupt from the terminal does not reach it.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -10,10 +10,11 @@ use std::process::{Child, Command, Stdio};
 
 use crate::stage::Stage;
 
-/// A guard that stops a cluster or a pooler, however the tests end. Dropping the guard stops it, too.
+/// A guard that stops a cluster or a pooler when it is dropped, or when the test program ends in any other way.
 pub struct Reaper(Child);
 
-/// Records a server that has crashed in a file that `make test` reads, except after `kill -9`, which tests use.
+/// Waits for the end of the pipe and stops the server. Records a crash of the server in a file that `make test` reads,
+/// unless it was `kill -9`, which tests use.
 const WAIT_AND_STOP: &str = r#"cat; "$0" stop -s -m immediate -D "$1/data"
 grep -H -B 5 -E 'TRAP: |terminated by signal (4|6|7|8|11):' "$1/log" >>"$1/../crashes"; rm -rf "$1""#;
 const START_WAIT_AND_KILL: &str = r#""$0" -q "$1/ini" & cat; kill -9 $!; rm -rf "$1""#;
@@ -47,7 +48,7 @@ fn detached(command: &mut Command) -> &mut Command {
 impl Drop for Reaper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // A failure of the shell cannot be mended here.
+        // A failure of the shell cannot be repaired here.
         let _ = self.0.wait();
     }
 }

@@ -1,6 +1,6 @@
 //! Reads the claims of docs/reference.md: functions, views, settings and SQLSTATEs, in the page's notation.
 
-/// A function's entry: `#### name`, its signature as a block, prose, and a line that begins with "Needs".
+/// A function's entry: `#### name`, its signature as a block, its prose, and a line that begins with "Needs".
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Function {
     pub signature: String,
@@ -20,7 +20,7 @@ pub struct View {
     pub columns: Vec<String>,
 }
 
-/// Returns the parts under headings of the fourth level: the heading, and the lines up to the next heading.
+/// Returns the sections under fourth-level headings: each heading, with the lines up to the next heading.
 fn entries(page: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
     page.split("\n#### ").skip(1).map(|part| {
         let end = part.find("\n#").unwrap_or(part.len());
@@ -78,7 +78,7 @@ pub fn settings(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the SQLSTATEs of the table under this heading.
+/// Returns the SQLSTATEs in the table under this heading.
 pub fn errors_under(page: &str, heading: &str) -> Vec<String> {
     let (_, under) = page
         .split_once(&format!("\n### {heading}\n"))
@@ -89,7 +89,7 @@ pub fn errors_under(page: &str, heading: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the words of five characters that are digits or capitals.
+/// Returns the words that consist of five digits and capitals.
 fn sqlstates(text: &str) -> Vec<String> {
     let is_one = |word: &&str| {
         let known = |c: char| c.is_ascii_digit() || c.is_ascii_uppercase();

@@ -1,4 +1,4 @@
-//! Checks for errors that must occur.
+//! Checks that calls fail with the expected error.
 
 use postgres::Error;
 use postgres::error::DbError;
@@ -15,7 +15,7 @@ pub fn refused<T>(result: Result<T, Error>, sqlstate: &str) -> DbError {
     error.clone()
 }
 
-/// Returns the SQLSTATE of an error. Panics for a broken session, whose error has none.
+/// Returns the SQLSTATE of an error. Panics if the session broke, because such an error has none.
 pub fn sqlstate(error: &Error) -> &str {
     match error.code() {
         Some(code) => code.code(),

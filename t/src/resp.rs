@@ -20,7 +20,7 @@ const WATCHDOG: Duration = Duration::from_secs(5);
 /// The cache of database 0.
 pub const CACHE: &str = "public.door";
 
-/// A server of the Redis protocol.
+/// A server of the Redis protocol, and the ways to connect to it.
 pub struct Door {
     pub cluster: &'static Cluster,
     pub port: u16,
@@ -36,7 +36,7 @@ pub enum Reply {
     Bulk(Vec<u8>),
     Null,
     Array(Vec<Reply>),
-    /// A map of version 3 of the protocol: keys and values in turn.
+    /// A map of protocol version 3: keys and values in turn.
     Map(Vec<Reply>),
     Push(Vec<Reply>),
     Other(String),
@@ -98,7 +98,7 @@ impl Door {
         )))
     }
 
-    /// Gives a server that is not yet started a port and a socket.
+    /// Configures a server that is not yet started with a port and a socket.
     pub(crate) fn server(mut cluster: Cluster, conf: &[&str]) -> Cluster {
         cluster.port = free_port();
         let socket = socket_of(&cluster);
@@ -114,7 +114,7 @@ impl Door {
         cluster
     }
 
-    /// Wraps a server of the test's own that was created in another way.
+    /// Wraps a server that the test created in another way.
     pub fn over(cluster: Cluster, port: u16, socket: PathBuf) -> Door {
         Door {
             cluster: pool::keep(cluster),
@@ -131,7 +131,7 @@ impl Door {
         }
     }
 
-    /// Connects a client to the unix socket, as soon as it exists.
+    /// Connects a client to the unix socket once the server listens.
     pub fn client(&self) -> Client {
         wait_for("the door listens", || self.try_client())
     }
@@ -165,7 +165,7 @@ impl Door {
         Ok(client)
     }
 
-    /// Connects a client over TCP by another address of the server.
+    /// Connects a client over TCP to another address of the server.
     pub fn tcp_at(&self, address: IpAddr) -> Client {
         wait_for("the door listens", || self.try_tcp_at(address))
     }
@@ -250,7 +250,7 @@ impl Stream for StreamOwned<ClientConnection, TcpStream> {
 
 /// A client.
 pub struct Client {
-    /// The server's certificate, where the connection is encrypted.
+    /// The server's certificate, if the connection is encrypted.
     pub certificate: Vec<u8>,
     stream: Box<dyn Stream>,
     unread: Vec<u8>,
@@ -286,7 +286,7 @@ impl Client {
         self.stream.write_all(bytes).is_ok()
     }
 
-    /// Sends nothing more, and continues to read.
+    /// Closes the sending half of the connection. The client can still read.
     pub fn half_close(&mut self) {
         self.stream.half_close();
     }
@@ -366,7 +366,7 @@ impl Client {
         self.at == self.unread.len()
     }
 
-    /// Reads the next reply. None: the connection ended.
+    /// Reads the next reply. Returns None if the connection ended.
     pub fn reply(&mut self) -> Option<Reply> {
         let line = self.line()?;
         let (kind, rest) = line.split_at(1);
@@ -427,7 +427,7 @@ impl Client {
         }
     }
 
-    /// Waits until the other side ends the connection, whatever it sends before.
+    /// Reads until the server ends the connection.
     pub fn wait_for_end(&mut self) {
         while self.read().is_some() {
             self.at = self.unread.len();

@@ -1,4 +1,4 @@
-//! A small seeded generator of random numbers, the same on every platform.
+//! A small seeded generator of random numbers, which are the same on every platform.
 
 /// A xorshift generator.
 pub struct Rng(u64);

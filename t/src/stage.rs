@@ -13,7 +13,7 @@ pub struct Stage {
     pub run: PathBuf,
     /// Whether pg_cron is installed, so that its tests must run.
     pub cron: bool,
-    /// The user that runs the server. None: the user that runs the tests.
+    /// The user that runs the server, or None if it is the user that runs the tests.
     user: Option<User>,
 }
 
@@ -32,7 +32,7 @@ impl Stage {
         STAGE.get_or_init(|| Stage::at(required("PGCACHE_BINDIR")))
     }
 
-    /// Returns a server of a later version, the target of dumps and upgrades.
+    /// Returns the stage of a later version, the target of dumps and upgrades.
     pub fn other() -> Stage {
         Stage::at(required("PGCACHE_BINDIR_2"))
     }
@@ -49,7 +49,7 @@ impl Stage {
         stage
     }
 
-    /// Changes the owner of a folder to the server's user.
+    /// Makes the server's user the owner of a folder.
     pub fn give(&self, folder: &Path) {
         if let Some(user) = self.user {
             chown(folder, Some(user.id), Some(user.group)).expect("a folder cannot be given away");

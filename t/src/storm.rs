@@ -25,7 +25,7 @@ pub fn server(caches: &[Cache]) -> Door {
         "pgcache.resp_executors = 3",
         "max_worker_processes = 16",
         "pgcache.hot_size = '32MB'",
-        // Commits take time, so that a reply sent before the end of its commit is detected.
+        // Make commits take time, so that the checker detects a reply that is sent before the end of its commit.
         "fsync = on",
         "commit_delay = 1000",
         "commit_siblings = 0",
@@ -38,7 +38,7 @@ pub fn server(caches: &[Cache]) -> Door {
             "SELECT cache_create('{name}', storage => '{storage}')"
         ));
     }
-    // The library waits at random in the windows of the protocol (scripts/storm.sh).
+    // A library with the cargo feature `pauses` waits at random in the windows of the protocol (scripts/storm.sh).
     if session.holds("SELECT current_setting('pgcache.pause', true) IS NOT NULL") {
         session.run("ALTER SYSTEM SET pgcache.pause = '3ms'");
         session.run("SELECT pg_reload_conf()");
@@ -85,7 +85,7 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// Returns the storm as one during which processes of the server are killed.
+    /// Allows errors of clients, because the test kills processes of the server during the storm.
     pub fn with_faults(self) -> Storm<'d> {
         Storm {
             has_faults: true,
@@ -98,15 +98,15 @@ impl<'d> Storm<'d> {
         counts.map(|count| count.load(SeqCst)).min().unwrap_or(0)
     }
 
-    /// Returns whether the storm continues. It ends when its time is over, but on a slow machine not before the history
-    /// has enough operations to prove something.
+    /// Returns whether the storm continues. It ends when its time is over, but on a slow machine it continues until the
+    /// history has enough operations to prove something.
     pub fn goes_on(&self) -> bool {
         let now = Instant::now();
         !self.ends.load(SeqCst)
             && (now < self.until || now < self.until + PATIENCE && self.least_operations() < ENOUGH)
     }
 
-    /// Connects a client of this protocol, as soon as the server accepts one.
+    /// Connects a client of this protocol once the server accepts one.
     pub fn connect(&self, protocol: Protocol, seed: u64) -> Box<dyn Way> {
         wait_for("the server takes a client", || {
             Some(match protocol {
@@ -125,8 +125,8 @@ impl<'d> Storm<'d> {
         })
     }
 
-    /// Runs random requests until the storm ends, by one protocol or by several in turn. A client of several protocols
-    /// reads a value through another protocol as soon as the first one has returned it.
+    /// Runs random requests until the storm ends, through one protocol or through several in turn. A client of several
+    /// protocols reads a value through a second protocol as soon as the first protocol has returned the value.
     pub fn client(
         &self,
         protocols: &[Protocol],
@@ -220,8 +220,9 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// Changes these keys in one transaction. A transaction sets no key that it has removed: a session that waits for
-    /// the removed row would find no row under READ COMMITTED, although the transaction has inserted a new one.
+    /// Changes these keys in one transaction. A transaction sets no key that it has removed. Otherwise, under READ
+    /// COMMITTED, a session that waits for the removed row would find no row, although the transaction has inserted a
+    /// new row.
     fn transaction(&self, keys: &[u64], mut command: impl FnMut() -> Command) -> Vec<Call> {
         let set = || Command::Set {
             value: self.value(),
@@ -311,7 +312,7 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// Returns the checker's verdict, once enough operations exist to judge.
+    /// Returns the checker's verdict. Fails if the storm ran too few operations to judge.
     pub fn verdict(self) -> Result<(), Box<Refusal>> {
         let counts = format!("{:?}", self.counts);
         assert!(
@@ -330,7 +331,7 @@ impl<'d> Storm<'d> {
     }
 }
 
-/// Returns reads of all keys of a request.
+/// Returns a request that reads the keys of this request.
 fn looks(request: &Request) -> Request {
     let look = |call: &Call| Call {
         command: Command::Get,

@@ -1,4 +1,4 @@
-//! A server of the Redis protocol whose databases 1 and 2 are table caches, an unlogged and a logged one.
+//! A server of the Redis protocol whose database 1 is an unlogged table cache and database 2 a logged table cache.
 
 use crate::ask::Ask;
 use crate::resp::{CACHE, Client, Door, Reply};
@@ -9,7 +9,7 @@ pub const LOGGED: &str = "public.safe";
 const EXECUTOR: &str = "pgcache resp executor";
 const NETWORK: &str = "pgcache resp network";
 
-/// Starts a server whose database 0 is a memory cache, 1 an unlogged table, 2 a logged table.
+/// Starts a server whose database 0 is a memory cache, 1 an unlogged table cache and 2 a logged table cache.
 pub fn start(conf: &[&str]) -> Door {
     let caches = format!("pgcache.resp_caches = '{CACHE}, {UNLOGGED}, {LOGGED}'");
     let mut lines = vec![caches.as_str(), "pgcache.expire_interval = 0"];
@@ -21,7 +21,8 @@ pub fn start(conf: &[&str]) -> Door {
     door
 }
 
-/// Connects a client to this database, after AUTH as a role that needs no password, if one is named.
+/// Connects a client to this database. If a role is named, the client authenticates as that role, which needs no
+/// password.
 pub fn client_in(door: &Door, database: u32, role: Option<&str>) -> Client {
     let mut client = door.client();
     if let Some(role) = role {
@@ -37,7 +38,7 @@ pub fn send(client: &mut Client, words: &[&str]) {
     send_together(client, &[words]);
 }
 
-/// Sends requests in one piece, which the server reads as one; their replies are read later.
+/// Sends requests in a single write, so that the server reads all of them at once. The test reads the replies later.
 pub fn send_together(client: &mut Client, requests: &[&[&str]]) {
     let request = |words: &&[&str]| {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
@@ -57,7 +58,7 @@ pub fn executors(door: &Door) -> Vec<i32> {
     door.processes(EXECUTOR)
 }
 
-/// Stopped processes of one kind, each of which was idle when it was stopped. They continue when this is dropped.
+/// Stopped processes of one type, each of which was idle when it was stopped. Dropping this lets them continue.
 pub struct Stopped(Vec<i32>);
 
 impl Stopped {

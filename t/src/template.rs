@@ -1,4 +1,5 @@
-//! One template for all clusters of a run, because initdb takes seconds and copying its result does not.
+//! Data folders that the clusters of a run are copied from, because initdb takes seconds and copying its result does
+//! not.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::sync::Mutex;
 
 use crate::stage::{Stage, succeed};
 
-/// The database that others are copied from, which has the extension.
+/// The template database, which has the extension.
 pub const WITH_EXTENSION: &str = "pgcache_template";
 
 /// The contents of a fresh data folder.
@@ -15,7 +16,7 @@ pub const WITH_EXTENSION: &str = "pgcache_template";
 pub enum Template {
     /// The result of initdb.
     Bare,
-    /// The database [`WITH_EXTENSION`], too.
+    /// The result of initdb, and the database [`WITH_EXTENSION`].
     WithExtension,
 }
 
@@ -25,8 +26,8 @@ pub fn copy_to(stage: &Stage, template: Template, data: &Path) {
     succeed(Command::new("cp").arg("-a").arg(&template).arg(data));
 }
 
-/// Returns the template of this server, which the first caller creates. Other programs may create it at the same time,
-/// so a template gets its name only when it is complete, and a program that finds the name taken discards its own
+/// Returns the template of this server, which the first caller creates. Several test programs may create it at the same
+/// time. So a template gets its name only when it is complete, and a program that finds the name taken discards its own
 /// template.
 fn made_for(stage: &Stage, kind: Template) -> PathBuf {
     static MAKING: Mutex<()> = Mutex::new(());
@@ -56,12 +57,13 @@ fn initdb(stage: &Stage, data: &Path) {
     let mut initdb = stage.command("initdb");
     initdb.args(["-U", "postgres", "-A", "trust", "-E", "UTF8"]);
     initdb.args(["--locale=C.UTF-8", "--no-sync", "--no-instructions"]);
-    // Each server gets a copy, and short segments of WAL are quick to copy.
+    // Keep WAL segments small, because they are copied for each server.
     initdb.args(["--wal-segsize=1", "-D"]);
     succeed(initdb.arg(data));
 }
 
-/// Returns a hash of the extension's control file and scripts. Other scripts need another template.
+/// Returns a hash of the extension's control file and scripts. The template's name contains it, so that different
+/// scripts get different templates.
 fn scripts_of(stage: &Stage) -> u64 {
     let folder = succeed(stage.command("pg_config").arg("--sharedir")).stdout;
     let folder = Path::new(String::from_utf8_lossy(&folder).trim()).join("extension");
@@ -81,8 +83,8 @@ fn scripts_of(stage: &Stage) -> u64 {
     hasher.finish()
 }
 
-/// Creates [`WITH_EXTENSION`] with a running server. In single-user mode the extension would get oids from the range of
-/// Postgres' own objects.
+/// Creates [`WITH_EXTENSION`] with a running server. Single-user mode does not serve, because the extension would get
+/// oids from the range of Postgres' own objects.
 fn add_extension(stage: &Stage, data: &Path) {
     let sockets = format!(
         "-c listen_addresses= -c unix_socket_directories={}",

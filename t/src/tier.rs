@@ -1,4 +1,4 @@
-//! Servers with the hot tier, and checks that hold while no session is committing.
+//! Servers with the hot tier, and checks of the tier that hold while no session is committing.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -23,18 +23,19 @@ impl Cluster {
         Cluster::with(&[&[PRELOAD], conf].concat())
     }
 
-    /// Returns a server with the tier and these lines in its configuration, another server at each call.
+    /// Returns a server with the tier and these lines in its configuration, a different server at each call.
     pub fn with_tier(conf: &[&str]) -> &'static Cluster {
         Cluster::start(&[&[PRELOAD], conf].concat())
     }
 }
 
-/// Queries and checks of the tier.
+/// Reads of the tier's state, and checks of it.
 pub trait Tiered {
-    /// Reads a key until its copy has been served from the tier. Returns the value.
+    /// Reads a key until the tier has served its copy. Returns the value.
     fn heat(&mut self, key: &str, cache: &str) -> Option<String>;
 
-    /// Checks that function and SELECT agree on a key. Repeats the check, so that the reads include fills and hits.
+    /// Checks that `cache_get` and SELECT agree on a key, and returns the value. Repeats the check, so that the reads
+    /// include fills and hits.
     fn agrees(&mut self, key: &str, cache: &str) -> Option<String>;
 
     fn hot_hits(&mut self, cache: &str) -> i64;
@@ -42,10 +43,11 @@ pub trait Tiered {
     /// Checks that no copy differs from its row.
     fn verified(&mut self, cache: &str);
 
-    /// Checks that every byte is accounted for.
+    /// Checks that every byte of the tier is accounted for.
     fn sums_up(&mut self);
 
-    /// Prepares this many transactions in a cache. Each takes a piece of the pool for keys of prepared transactions.
+    /// Prepares this many transactions in a cache. Each takes one piece of the pool that holds the keys of prepared
+    /// transactions.
     fn use_up_room(&mut self, cache: &str, pieces: usize);
 
     /// Rolls back the transactions of `use_up_room`.
@@ -60,7 +62,7 @@ impl Tiered for Client {
         let before = self.hot_hits(cache);
         let get = format!("SELECT cache_get('{key}', '{cache}')");
         let said = self.value(&get);
-        // No copy is made while autovacuum works on the table.
+        // pgcache makes no copy while autovacuum works on the table.
         wait_until(&format!("{key} in {cache} is hot"), || {
             assert_eq!(self.value(&get), said, "{key} in {cache}");
             self.hot_hits(cache) > before
@@ -102,7 +104,7 @@ impl Tiered for Client {
 
     fn use_up_room(&mut self, cache: &str, pieces: usize) {
         for piece in 0..pieces {
-            // One key more than a record holds by itself.
+            // This is one key more than a record holds without a piece of the pool.
             self.run(&format!(
                 "BEGIN; SELECT cache_delete('room {piece} ' || g, '{cache}') FROM generate_series(1, 17) AS g; \
                  PREPARE TRANSACTION 'room{piece}'"

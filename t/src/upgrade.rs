@@ -1,4 +1,4 @@
-//! Upgrades a cluster to another major, by pg_upgrade.
+//! Upgrades a cluster to another major version with pg_upgrade.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::cluster::Cluster;
 use crate::stage::{Stage, succeed};
 
 impl Cluster {
-    /// Upgrades this cluster with pg_upgrade and its `options`, and returns the new cluster, which runs with a later
+    /// Upgrades this cluster with pg_upgrade and its `options`. Returns the new cluster, which belongs to a later
     /// server and has these lines in its configuration. This cluster must be stopped; the new cluster is stopped, too.
     pub fn upgraded(&self, to: &Stage, options: &[&str], conf: &[&str]) -> Cluster {
         let new = Cluster::fresh(to, conf);
@@ -20,7 +20,7 @@ impl Cluster {
         new
     }
 
-    /// Returns the command of pg_upgrade. It writes to the folder in which it runs, which also has the sockets of both
+    /// Returns the command of pg_upgrade. pg_upgrade writes to its working folder, which also has the sockets of both
     /// servers.
     fn pg_upgrade(&self, new: &Cluster) -> Command {
         let mut command = new.program("pg_upgrade");
@@ -35,7 +35,8 @@ impl Cluster {
     }
 }
 
-/// Runs the command. Fails with its output and the log files that the output names, because one of them has the reason.
+/// Runs the command. Fails with its output and the log files that the output names, because one of the files contains
+/// the reason.
 fn run(command: &mut Command) {
     let output = command.output().expect("pg_upgrade can run");
     if output.status.success() {

@@ -13,13 +13,13 @@ pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_until_within(PATIENCE, what, holds);
 }
 
-/// Waits as [`wait_until`], for a test that has a limit of its own.
+/// Waits like [`wait_until`], but at most for `longest`.
 #[track_caller]
 pub fn wait_until_within(longest: Duration, what: &str, holds: impl FnMut() -> bool) {
     assert!(is_so_within(longest, holds), "in vain: {what}");
 }
 
-/// Waits until `holds` returns true, at most for `longest`. Returns whether it did.
+/// Waits until `holds` returns true, but at most for `longest`. Returns whether `holds` did so in time.
 pub fn is_so_within(longest: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + longest;
     loop {

@@ -1,5 +1,5 @@
-//! Makes a session wait in a window of a protocol, if the library was built with the cargo feature `pauses`
-//! (scripts/storm.sh, scripts/power.sh).
+//! Holds a session in a window of a protocol. The library has windows only if it was built with the cargo feature
+//! `pauses` (scripts/storm.sh, scripts/power.sh).
 
 use postgres::Client;
 
@@ -7,7 +7,7 @@ use crate::ask::Ask;
 use crate::cluster::Cluster;
 use crate::wait::wait_until;
 
-// Numbers of `pg::session::pause::Window`.
+// The numbers of `pg::session::pause::Window`.
 pub const MARK_TO_VISIBLE: u32 = 0;
 pub const VISIBLE_TO_UNMARK: u32 = 1;
 pub const TOKEN_TO_SNAPSHOT: u32 = 2;
@@ -31,7 +31,7 @@ pub fn paused(cluster: &Cluster) -> bool {
     session.holds("SELECT current_setting('pgcache.pause_window', true) IS NOT NULL")
 }
 
-/// Makes this session wait in this window once it reaches it. Returns the pid of its backend.
+/// Makes this session wait in this window when it gets there. Returns the pid of its backend.
 pub fn stay_in(cluster: &Cluster, session: &mut Client, window: u32) -> i64 {
     session.run(&format!(
         "SET pgcache.pause = '{LONGEST}'; SET pgcache.pause_window = {window}"
@@ -52,8 +52,8 @@ pub fn is_inside(watch: &mut Client, backend: i64) -> bool {
     ))
 }
 
-/// Releases sessions that wait in a window or for a standby if an assertion fails. Otherwise a test that joins their
-/// threads would wait for them first.
+/// Releases, when it is dropped, the sessions that wait in a window or for a standby. Without it, a test with a failed
+/// assertion would first wait for the threads of these sessions.
 pub struct LetGo<'c>(pub &'c Cluster);
 
 impl Drop for LetGo<'_> {

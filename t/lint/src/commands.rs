@@ -1,4 +1,4 @@
-//! Finds code that compares the name of a Redis command, or that lists variants of `Command` to classify them. Both
+//! Finds code that compares the name of a Redis command or lists variants of `Command` to classify commands. Both
 //! belong in the table of commands in `crates/resp`.
 
 use proc_macro2::{TokenStream, TokenTree};
@@ -9,9 +9,9 @@ use syn::{Arm, BinOp, Expr, ExprBinary, ExprMacro, ExprMatch, ExprMethodCall, Me
 
 use crate::tree::Crate;
 
-/// The number of variants of `Command` at which a pattern counts as a list.
+/// The number of variants of `Command` in one pattern that counts as a list.
 const LIST: usize = 3;
-/// Methods that code may call on a name that is only displayed.
+/// Methods that are allowed on a name, because they only prepare it for display.
 const SHOWS: &[&str] = &["as_bytes", "to_ascii_uppercase"];
 
 /// Returns module and line of each finding.
@@ -128,7 +128,7 @@ fn variants_of(arm: &Arm) -> usize {
     variants(arm.pat.to_token_stream())
 }
 
-/// Counts `Command::`.
+/// Counts the occurrences of `Command::`.
 fn variants(tokens: TokenStream) -> usize {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let inside: usize = tokens

@@ -1,5 +1,5 @@
-//! Reads the table of `src/error.rs`, so that tests can compare the documentation with it: the name of the SQLSTATE,
-//! the message and the hint of each error.
+//! Reads the table of `src/error.rs`, for tests that compare the documentation with it. It contains the name of the
+//! SQLSTATE, the message and the hint of each error.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct ErrorText {
     pub hint: String,
 }
 
-/// Returns the errors by the names of the variants, from the macro `errors!` in the module `error`.
+/// Returns the errors by the names of their variants, from the macro `errors!` in the module `error`.
 pub fn errors(files: &Crate) -> Result<BTreeMap<String, ErrorText>, String> {
     let source = &files.get(["error".to_owned()].as_slice());
     let table = source.and_then(|source| {
@@ -63,7 +63,7 @@ impl Parse for Table {
     }
 }
 
-/// Returns the first text after the label that is more than a placeholder.
+/// Returns the first text after the label that consists of more than a placeholder.
 fn text_after(words: &TokenStream, label: &str) -> Option<String> {
     let mut tokens = words.clone().into_iter();
     tokens.find(|token| matches!(token, TokenTree::Ident(word) if word == label))?;

@@ -1,4 +1,4 @@
-//! Reads the Rust declarations of the functions that SQL calls, so that a test can compare them with the catalog.
+//! Reads the Rust declarations of the functions that SQL calls, for a test that compares them with the catalog.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -11,7 +11,7 @@ use syn::{
 
 use crate::tree::Crate;
 
-/// A `#[pg_extern] fn`. Its types have no blanks and no path in front: `Option<Text>`.
+/// A `#[pg_extern] fn`. Its types are written without blanks and without paths: `Option<Text>`.
 pub struct Extern {
     pub name: String,
     pub path: String,
@@ -19,7 +19,7 @@ pub struct Extern {
     pub result: String,
 }
 
-/// The type of an argument through which pgrx passes the call itself. SQL does not see the argument.
+/// The type of the argument in which pgrx passes the call itself. SQL does not declare this argument.
 const CALL: &str = "FunctionCallInfo";
 
 pub fn externs(files: &Crate) -> Vec<Extern> {

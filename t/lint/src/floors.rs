@@ -1,6 +1,6 @@
 //! Checks the layers of the sources. The modules of a crate are arranged on floors, and a file may name only modules of
-//! lower floors, or of its own folder. So files can form a cycle only inside of a folder; a separate search finds these
-//! cycles.
+//! lower floors, or of its own folder. So files can refer to each other in a cycle only inside a folder; a separate
+//! search finds these cycles.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -81,7 +81,7 @@ fn upward(files: &Crate, names: &Names, plan: &[Floors]) -> Vec<String> {
     findings
 }
 
-/// Returns the name of the child to which a module belongs. Empty for the module's own file.
+/// Returns the name of the child to which a module belongs, or an empty name for the module's own file.
 fn child_of<'a>(floors: &Floors, module: &'a Module) -> Option<&'a str> {
     let inside =
         module.len() >= floors.of.len() && floors.of.iter().zip(module).all(|(a, b)| a == b);
@@ -189,7 +189,7 @@ mod tests {
         },
     ];
 
-    /// Returns the findings in a crate that keeps the plan except for one file, which has this text.
+    /// Returns the findings in a crate that keeps the plan except in one file, which has this text.
     fn found(broken: &str, text: &str, left: &[&str]) -> Vec<String> {
         let sound = [
             ("src/lib.rs", "mod api; mod cache; mod pg; mod worker;"),

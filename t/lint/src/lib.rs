@@ -1,4 +1,4 @@
-//! Lints for the sources of this checkout that clippy lacks. The tests in `tests/` are the lints; this library parses
+//! Lints for the sources of this checkout that clippy lacks. The lints are the tests in `tests/`; this library parses
 //! Rust for them.
 //!
 //! - [`tree`]: the files of a crate, found by its `mod` lines, without test modules.

@@ -1,4 +1,4 @@
-//! Finds the files of a crate that a file refers to by paths: in `use` lines, in code, inside of macros.
+//! Finds the files of a crate to which a file refers by paths: in `use` lines, in code, and inside macros.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,8 +58,8 @@ fn file_of(mut path: Vec<String>, files: &Crate, imports: &BTreeMap<&Module, Imp
     }
 }
 
-/// Returns the path from the crate's root. None: the path does not begin with a child of the module, so its name
-/// belongs to another crate or to the same file.
+/// Returns the path from the crate's root. Returns None if the path does not begin with a child of the module, because
+/// then its name belongs to another crate or to the same file.
 fn absolute(module: &Module, path: &[String], files: &Crate) -> Option<Vec<String>> {
     let (first, rest) = path.split_first()?;
     let mut from = match first.as_str() {
@@ -145,8 +145,8 @@ impl Scan<'_> {
         }
     }
 
-    /// Adds every path among the tokens. It works on tokens, because a macro's arguments have no other form. `before`
-    /// is the prefix of `use before::{...}`.
+    /// Adds every path among the tokens. It works on tokens, because the parser leaves a macro's arguments as tokens.
+    /// `before` is the prefix of `use before::{...}`.
     fn tokens(&mut self, module: &Module, before: &[String], tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;

@@ -1,4 +1,5 @@
-//! Lists the files of a crate by following its `mod` lines from the root, without modules that only tests compile.
+//! Lists the files of a crate by following its `mod` lines from the root, except modules that are compiled only for
+//! tests.
 
 use std::collections::BTreeMap;
 

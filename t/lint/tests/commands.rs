@@ -1,4 +1,4 @@
-//! Ensures that the table in crates/resp is the only list of Redis commands: outside of the handlers no code compares a
+//! Ensures that the table in crates/resp is the only list of Redis commands: outside the handlers, no code compares a
 //! command's name or lists variants of `Command`.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by a panic")]
@@ -7,7 +7,7 @@ use pgcache_lint::commands::findings;
 use pgcache_lint::read;
 use pgcache_lint::tree::load;
 
-/// Functions that dispatch commands by name or variant, each arm with code of its own.
+/// Functions that dispatch commands by name or variant, with different code in each arm.
 const HANDLERS: &[&str] = &[
     "resp::server::client",
     "resp::commands",

@@ -1,5 +1,5 @@
-//! Ensures that each file imports only from lower floors (layers), and that imports form no cycle. ARCHITECTURE.md
-//! describes the floors.
+//! Ensures that each file imports only from its own folder and from lower floors (layers), and that imports form no
+//! cycle. ARCHITECTURE.md describes the floors.
 
 #![allow(
     clippy::unwrap_used,
@@ -100,7 +100,7 @@ const RESP: &[Floors] = &[Floors {
 /// References that still break the plan, as pairs of modules or folders. A pair that no file needs any more is a
 /// finding, too, so the list can only shrink.
 const LEFT: &[&str] = &[
-    // A message is printed in the server's encoding. `pg::encoding` itself refers to no other file.
+    // `error` prints a message in the server's encoding. `pg::encoding` itself refers to no other file.
     "error -> pg::encoding",
     // Postgres' hook reads the size before shared memory exists, and has no argument through which the setting could be
     // passed.

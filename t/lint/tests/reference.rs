@@ -87,7 +87,7 @@ fn its_errors_are_those_of_the_source() {
     }
 }
 
-/// Returns the advice to the user, which is the error's hint, word for word.
+/// Returns the advice to the user, which is exactly the error's hint.
 fn last_cell(rest: &str) -> &str {
     let cells = rest.trim_end().trim_end_matches('|').trim_end();
     cells.rsplit_once("| ").map_or("", |(_, cell)| cell)

@@ -16,10 +16,11 @@ pub use self::step::{Answer, Command, Deadline, Entry, Step, Until, When};
 /// A moment on the clock that all clients of a history share, in nanoseconds.
 pub type Moment = u64;
 
-/// One client's operation on one key, at one moment.
+/// One client's operation on one key, which takes effect at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
-    /// The client. Its operations take effect in the order of its calls, in whatever order the answers arrived.
+    /// The client. Its operations take effect in the order of its calls, regardless of the order in which the answers
+    /// arrived.
     pub client: usize,
     pub key: u64,
     pub began: Moment,

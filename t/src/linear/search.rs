@@ -3,8 +3,8 @@
 //! The search visits calls and answers in the order of time. It keeps the set of possible states, each with the open
 //! operations that have already taken effect in it. An operation must have taken effect when it is answered. So at the
 //! answer the search applies the operation to the states in which it is still open, and drops the states that
-//! contradict the answer. A read-only operation takes effect as early as possible: it changes nothing, so the early
-//! step loses no state.
+//! contradict the answer. A read-only operation takes effect as early as possible. It changes nothing, so no possible
+//! state is lost by this.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ const WIDEST: usize = 2_000_000;
 struct Pending<'o> {
     operation: &'o Operation,
     only_reads: bool,
-    /// The running operations of the same client that come before this one, as bits.
+    /// The running operations of the same client that come before this operation, as bits.
     behind: u64,
 }
 
@@ -41,7 +41,7 @@ pub fn explain(operations: &[&Operation]) -> Result<(), Box<Refusal>> {
             ]
         })
         .collect();
-    // A call and an answer at the same moment overlap, so the call comes first.
+    // A call sorts before an answer of the same moment, because the two operations count as concurrent.
     events.sort_unstable();
     let mut search = Search {
         pending: [None; 64],
@@ -99,8 +99,8 @@ impl<'o> Search<'o> {
         free
     }
 
-    /// Keeps the states that are possible if the operation has taken effect. If no state remains, returns the contents
-    /// that the key may have had as an error.
+    /// Keeps the states that are possible if the operation has taken effect. If no state remains, returns an error with
+    /// the contents that the key may have had.
     fn answer(&mut self, place: usize) -> Result<(), Vec<Option<Entry>>> {
         let bit = 1 << place;
         let certain = self.pending[place].is_some_and(|pending| pending.operation.certain);
@@ -136,7 +136,7 @@ impl<'o> Search<'o> {
         Ok(())
     }
 
-    /// Returns the state after all read-only operations with a fitting answer have taken effect.
+    /// Returns the state after all read-only operations whose answer fits the state have taken effect.
     fn looked(&self, mut state: State) -> State {
         loop {
             let before = state;
@@ -175,8 +175,8 @@ impl<'o> Search<'o> {
                 .collect();
         }
         let left = |after| match (after, before) {
-            // An operation that finds an entry expired does not remove it, because another operation may have found the
-            // entry in time and be answered later.
+            // A read that finds an entry expired does not remove it, because another operation may have found the entry
+            // before the deadline and be answered later.
             (None, Some(entry)) if pending.only_reads => Some(entry.seen_ended_by(operation.ended)),
             _ => after,
         };
@@ -186,7 +186,7 @@ impl<'o> Search<'o> {
     }
 }
 
-/// Returns the contents that an operation between these moments may find: the entry, no entry, or both.
+/// Returns the contents that an operation between these moments may find: the entry, no entry, or either.
 fn lives_or_ended(held: Option<Entry>, moments: (Moment, Moment)) -> [Option<Option<Entry>>; 2] {
     match held.map(|entry| entry.lives_or_has_ended(moments)) {
         None => [Some(None), None],

@@ -1,4 +1,4 @@
-//! The effect of a command on an entry, and its answer: the model against which servers are checked.
+//! The model against which servers are checked: the effect of a command on an entry, and the command's answer.
 
 use super::Moment;
 
@@ -9,7 +9,8 @@ pub struct Entry {
     pub deadline: Deadline,
 }
 
-/// The deadline of an entry. A far deadline is known by its hours, a near deadline only to be between two moments.
+/// The deadline of an entry. A far deadline is a number of hours; a near deadline is only known to be between two
+/// moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Deadline {
     Never,
@@ -38,16 +39,16 @@ pub enum When {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     Get,
-    /// The deadline.
+    /// Returns the deadline.
     Left,
     Set {
         value: i64,
         when: When,
         until: Until,
     },
-    /// Sets, without a deadline, and returns the old value.
+    /// Sets a value without a deadline, and returns the old value.
     Swap(i64),
-    /// Removes, and returns the value.
+    /// Removes the entry, and returns its value.
     Take,
     Delete,
     Add {
@@ -55,7 +56,7 @@ pub enum Command {
         /// Whether the command creates a missing counter.
         creates: bool,
     },
-    /// A new deadline, in hours.
+    /// Sets a new deadline, in hours.
     Expire(u8),
 }
 
@@ -65,7 +66,7 @@ pub enum Answer {
     Value(Option<i64>),
     /// Whether the command did its work.
     Done(bool),
-    /// None: no entry.
+    /// The deadline of the entry, or None if no entry exists.
     Left(Option<Deadline>),
     /// An answer without information.
     Unknown,
@@ -90,8 +91,8 @@ impl Step {
         }
     }
 
-    /// Returns the content after the command, which ran between these moments. None: the command would have given
-    /// another answer.
+    /// Returns the content after the command, which ran between these moments, or None if the command would have given
+    /// a different answer.
     pub fn after(
         &self,
         held: Option<Entry>,
@@ -160,7 +161,8 @@ impl Step {
 }
 
 impl Entry {
-    /// Returns whether the entry may exist, and whether it may have ended, for an operation between these moments.
+    /// Returns two booleans for an operation between these moments: whether the entry may be live, and whether it may
+    /// have expired.
     pub fn lives_or_has_ended(&self, (began, ended): (Moment, Moment)) -> (bool, bool) {
         match self.deadline {
             Deadline::Soon(earliest, latest) => (began <= latest, ended >= earliest),
@@ -168,8 +170,8 @@ impl Entry {
         }
     }
 
-    /// Returns the entry after an answer at `moment` has shown that it has expired, so that all later operations must
-    /// find it expired, too.
+    /// Returns the entry after an answer at `moment` showed that it had expired. All later operations must then find it
+    /// expired.
     pub fn seen_ended_by(self, moment: Moment) -> Entry {
         match self.deadline {
             Deadline::Soon(earliest, latest) => Entry {

@@ -73,7 +73,7 @@ fn a_client_sees_every_change_acknowledged_before_its_request() {
     let write = of(1, (10, 20), &[set(5)]);
     holds(&[write.clone(), of(2, (21, 22), &[get(5)])]);
     is_refused(&[write.clone(), of(2, (21, 22), &[get(None)])]);
-    // During the write a read may see either value, but not the old one after the new one.
+    // During the write a read may see either value, but no read may see the old value after the new value.
     for saw in [None, Some(5)] {
         holds(&[write.clone(), of(2, (11, 19), &[get(saw)])]);
     }
@@ -105,7 +105,7 @@ fn a_lost_write_is_refused() {
     let first = of(1, (10, 20), &[set(1)]);
     let lost_set = of(2, (21, 30), &[set(2)]);
     is_refused(&[first, lost_set, of(3, (31, 32), &[get(1)])]);
-    // One of two counts.
+    // Two concurrent increments both count.
     let counts = |one, other| {
         [
             of(1, (10, 20), &[add(1, one)]),
@@ -115,7 +115,7 @@ fn a_lost_write_is_refused() {
     holds(&counts(1, 2));
     holds(&counts(2, 1));
     is_refused(&counts(1, 1));
-    // One of two deletes of one entry.
+    // Only one of two concurrent deletes removes the entry.
     let entry = of(1, (1, 2), &[set(1)]);
     let deletes = |done| {
         [
@@ -184,7 +184,7 @@ fn a_client_that_does_not_wait_for_answers_keeps_its_order() {
     let turned = of(1, (10, 20), &[get(2)]);
     is_refused(&[of(1, (10, 20), &[set(1)]), turned.clone()]);
     holds(&[&pipeline[..], &[turned]].concat());
-    // The last value stands.
+    // The last value stays.
     is_refused(&[&pipeline[..], &[of(2, (21, 22), &[get(1)])]].concat());
 }
 
@@ -238,8 +238,8 @@ fn a_near_deadline_ends_an_entry_in_time_and_for_good() {
     }
     is_refused(&[write.clone(), at(800, Some(1))]);
     is_refused(&[write.clone(), at(500, None), at(502, Some(1))]);
-    // An operation that began in time may be answered late, although other operations have found no entry before its
-    // answer.
+    // An operation that began before the deadline may find the entry although its answer comes late, and although other
+    // operations have found no entry by then.
     let swap = |began: Moment| {
         let swap = step(Command::Swap(2), Answer::Value(Some(1)));
         of(1, (began * MS, 700 * MS), &[swap])
@@ -247,7 +247,7 @@ fn a_near_deadline_ends_an_entry_in_time_and_for_good() {
     let nothing = at(550, None);
     holds(&[write.clone(), nothing.clone(), swap(480), at(710, Some(2))]);
     is_refused(&[write.clone(), nothing, swap(560)]);
-    // A new entry begins where the old one has ended.
+    // A new entry may be created as soon as the old entry has expired.
     holds(&[write.clone(), of(2, (800 * MS, 801 * MS), &[add(3, 3)])]);
     holds(&[
         write,

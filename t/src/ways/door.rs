@@ -1,4 +1,4 @@
-//! Runs operations by the Redis protocol.
+//! Runs operations through the Redis protocol.
 
 use super::{
     Cache, Call, CallResult, Clock, Fate, Request, Shape, Way, left, plain_gets, plain_sets,
@@ -31,7 +31,7 @@ impl Door {
         }
     }
 
-    /// Returns the client as one for a server whose processes are killed during the test.
+    /// Makes the client expect errors, because the test kills the server's processes.
     pub fn expecting_errors(self) -> Door {
         Door {
             expects_errors: true,
@@ -124,7 +124,7 @@ impl Door {
         results
     }
 
-    /// Sends one command for all keys if Redis has one, otherwise an EXEC.
+    /// Sends one command for all keys if Redis has a suitable one, otherwise an EXEC.
     fn together(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult> {
         let (calls, began) = (&request.calls, clock.now());
         if let Some(sets) = plain_sets(calls) {
@@ -151,7 +151,7 @@ impl Door {
         all_results(began, clock.now(), self.elements(calls, last))
     }
 
-    /// Sends requests in one piece or one after the other. Returns the last reply.
+    /// Sends requests all at once or one after the other. Returns the last reply.
     fn in_turn(&mut self, requests: &[Words], at_once: bool) -> Option<Reply> {
         let mut last = None;
         match at_once {
@@ -169,7 +169,7 @@ impl Door {
         last
     }
 
-    /// Splits a reply with one element for each call.
+    /// Splits a reply that has one element for each call.
     fn elements(&self, calls: &[Call], reply: Option<Reply>) -> Vec<(Answer, Fate)> {
         match reply {
             Some(Reply::Array(elements)) => {
@@ -211,7 +211,7 @@ impl Door {
         )
     }
 
-    /// Returns one of the spellings of the call.
+    /// Returns the call in one of several equivalent forms.
     fn words(&mut self, call: &Call) -> Words {
         let key = format!("k{}", call.key);
         let other = self.rng.below(2) == 0;

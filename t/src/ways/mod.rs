@@ -3,9 +3,9 @@
 //!
 //! A single command is one step of that history. A transaction on a table is one step for each key. The step begins at
 //! the first change of the key, because the transaction holds the row's lock from that change to its commit. A read of
-//! the key before the change is a separate step at its own moment, as under READ COMMITTED. On a memory cache no
-//! operation waits for a commit, and no operation is rolled back. In a cache whose entries are computed from source
-//! rows, each hit counts as a read of the row.
+//! the key before that change is a separate step at its own moment, because READ COMMITTED gives it its own snapshot.
+//! On a memory cache no operation waits for a commit, and no operation is rolled back. In a cache whose entries are
+//! computed from source rows, each hit counts as a read of the row.
 
 mod door;
 mod sql;
@@ -32,8 +32,8 @@ impl Cache {
         self.storage != "memory"
     }
 
-    /// Returns the number of one of its keys in a history of all caches. An entry computed from a row has the number of
-    /// that row.
+    /// Returns the number that a key of this cache has in a history of all caches. An entry computed from a row has the
+    /// number of that row.
     pub fn key(self, key: u64) -> u64 {
         1000 * self.source.map_or(self.number, |source| source.number) as u64 + key
     }
@@ -55,13 +55,13 @@ impl Clock {
 /// How the calls of a request belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Each call is an operation of its own. A Redis client sends all of them in one piece.
+    /// Each call is a separate operation. A Redis client sends all of them at once.
     OneByOne,
     /// A transaction, or one call for many keys.
     Together,
     /// A transaction that is rolled back.
     Undone,
-    /// A clear of the cache, as one delete for each key.
+    /// A clear of the cache, which counts as one delete of each key.
     Clear,
 }
 
@@ -102,15 +102,16 @@ pub trait Way: Send {
     /// Returns whether the protocol can express the command.
     fn can(&self, cache: Cache, command: &Command) -> bool;
 
-    /// Runs a request, and returns the answer to each call. A call of a transaction ends when the transaction ends,
-    /// except a read before its first change.
+    /// Runs a request, and returns the answer to each call. A call in a transaction ends when the transaction ends;
+    /// only a read before the first change of its key ends at once.
     fn run(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult>;
 
     /// Returns whether the connection has ended.
     fn is_broken(&self) -> bool;
 }
 
-/// Translates a request and its answers for the checker. The outcome of calls without an answer counts as decided now.
+/// Translates a request and its answers for the checker. If a call has no answer, its outcome counts as decided at
+/// `decided`.
 pub fn operations(
     client: usize,
     request: &Request,
@@ -133,7 +134,7 @@ pub fn operations(
             certain,
         }
     };
-    // A missing copy proves nothing about its row.
+    // A miss proves nothing about the source row.
     let is_sight = |result: &CallResult| matches!(result.answer, Answer::Value(Some(_)));
     let is_said = |pair: &&(&Call, &CallResult)| match request.cache.source {
         Some(_) => pair.0.command == Command::Get && is_sight(pair.1),
@@ -155,7 +156,7 @@ pub fn operations(
         let first = its.iter().position(changes).unwrap_or(its.len());
         let (looks, rest) = its.split_at(first);
         for (call, result) in looks.iter().filter(|pair| !says_nothing(pair)) {
-            // The read has seen the value, whatever the outcome of the transaction.
+            // The read saw the value, whatever the outcome of the transaction.
             let result = CallResult {
                 fate: Fate::Done,
                 ..**result
@@ -182,7 +183,7 @@ fn says_nothing(pair: &(&Call, &CallResult)) -> bool {
     pair.1.answer == Answer::Unknown && step(pair).only_reads()
 }
 
-/// Translates a remaining time in milliseconds in the notation of Redis: -1 means no deadline, -2 no entry.
+/// Translates a remaining time in milliseconds as Redis returns it: -1 means no deadline, -2 no entry.
 fn left(millis: i64) -> Answer {
     const HOUR: i64 = 3_600_000;
     Answer::Left(match millis {

@@ -1,4 +1,4 @@
-//! Runs operations by SQL: functions and plain statements.
+//! Runs operations through SQL: functions and plain statements.
 
 use postgres::{Client, Error};
 
@@ -14,7 +14,7 @@ use crate::rng::Rng;
 pub struct Sql {
     session: Client,
     is_broken: bool,
-    /// Chooses among the spellings of a call.
+    /// Chooses among the ways to write a call.
     rng: Rng,
 }
 
@@ -41,9 +41,10 @@ impl Sql {
             return Fate::Perhaps;
         }
         match sqlstate(error) {
-            // A deadlock, which Postgres may report as a serialization failure under a waiting lock.
+            // A deadlock. If the lock is awaited at a high isolation level, Postgres may report a serialization failure
+            // instead.
             "40P01" | "40001" => Fate::NotDone,
-            // The server has ended the session because it is shutting down.
+            // The server ended the session because it is shutting down.
             "57P01" | "57P02" | "57P03" => Fate::Perhaps,
             _ => panic!("{sql}: {error:?}"),
         }
@@ -124,7 +125,7 @@ impl Sql {
         results
     }
 
-    /// Runs calls on several keys as one statement, if there is a function for it.
+    /// Runs calls on several keys as one statement if a function for several keys exists. Otherwise returns None.
     fn many(&mut self, request: &Request, clock: &Clock) -> Option<Vec<CallResult>> {
         let cache = request.cache.name;
         let began = clock.now();
@@ -193,7 +194,7 @@ impl Sql {
         vec![result; request.calls.len()]
     }
 
-    /// Returns one of the spellings of the call.
+    /// Returns the call's SQL in one of several equivalent forms, or None if SQL cannot express it.
     fn words(&mut self, cache: Cache, call: &Call) -> Option<String> {
         let (name, key) = (cache.name, format!("k{}", call.key));
         let plain = cache.is_table() && self.rng.below(2) == 0;
