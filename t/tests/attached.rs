@@ -6,12 +6,12 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// A table of an application: the statement that creates it, the arguments of `cache_attach`, and its keys.
+/// A table of an application: its column list, the arguments of `cache_attach`, and the keys to use in it.
 struct Made {
     table: &'static str,
     attach: &'static str,
     key: fn(u32) -> String,
-    /// Whether writes take the direct path.
+    /// Whether writes take the direct path, without a plan.
     plain: bool,
 }
 
@@ -27,7 +27,7 @@ fn bigint(number: u32) -> String {
     format!("{number}")
 }
 
-/// Every type of key, value and deadline, with and without NOT NULL, in columns of different orders.
+/// Every type of key, value and deadline, with and without NOT NULL, in different column orders.
 const TABLES: &[Made] = &[
     Made {
         table: "(cache_key varchar(255) NOT NULL PRIMARY KEY, value text NOT NULL, expires timestamptz NOT NULL)",
@@ -79,8 +79,8 @@ const TABLES: &[Made] = &[
     },
 ];
 
-/// Calls on a cache `$c` with keys `$1` to `$5`. A number is valid as text, JSON and bytes. Deadlines are compared in
-/// whole seconds, which is the precision of some tables.
+/// Calls on a cache `$c` with keys `$1` to `$5`. All values are numbers, which are valid as text, JSON and bytes.
+/// Checks of a deadline allow for a second or two, because some tables store whole seconds.
 const CALLS: &[&str] = &[
     "SELECT cache_get('$1', '$c')",
     "SELECT cache_set('$1', '1', '1 hour', '$c')",
@@ -122,7 +122,8 @@ const CALLS: &[&str] = &[
     "SELECT count(*) FROM cache_scan(cache => '$c')",
 ];
 
-/// Returns the answers of the calls, with each key replaced by its number.
+/// Returns the answers of the calls. In calls that select keys, a key at the start of a line is replaced by `#` and its
+/// number, so that tables with different types of keys have equal answers.
 fn answers(session: &mut Client, cache: &str, key: fn(u32) -> String) -> Vec<String> {
     let mut answers = Vec::new();
     for call in CALLS {
@@ -159,7 +160,7 @@ fn attach(session: &mut Client, name: &str, made: &Made) {
 }
 
 #[test]
-fn functions_answer_over_any_shape_of_table_as_over_our_own() {
+fn functions_answer_the_same_over_tables_of_every_shape() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     session.run("SELECT cache_create('own')");
@@ -204,7 +205,7 @@ fn both_ways_write_the_same_row() {
                 "SELECT cache_set('{key}', '[1, 2]', cache => '{name}')"
             ));
             rows.push(session.lines(&format!("SELECT * FROM {name}")));
-            // Deadlines beyond the range of an integer, and of a timestamp.
+            // A deadline that exceeds a 4-byte count of seconds must be stored as one that is far away.
             session.run(&format!(
                 "SELECT cache_set('{key}', '[1, 2]', '300 years', cache => '{name}')"
             ));
@@ -217,7 +218,7 @@ fn both_ways_write_the_same_row() {
 }
 
 #[test]
-fn a_key_is_one_however_it_is_spelled() {
+fn all_spellings_of_a_key_name_one_entry() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     session.run(
@@ -384,7 +385,7 @@ fn source_values_that_are_not_valid_keys_do_not_block_writers() {
     session.run("BEGIN; SAVEPOINT s; UPDATE source SET name = name || 'x'; ROLLBACK TO s; COMMIT");
     session.run("DELETE FROM source");
     assert_eq!(session.lines(&there), ["t|t"]);
-    // A valid entry beside the invalid ones counts.
+    // A valid key among invalid ones still invalidates its entry.
     session.run(&format!(
         "INSERT INTO source VALUES ('abc'), (' 042 '), ('{}'), ('xyz')",
         UUID.to_uppercase()
@@ -462,7 +463,7 @@ fn a_value_that_must_not_be_null_is_returned_and_not_stored() {
     }
 }
 
-/// A loader changes the table during the call. The result must be a value or an error.
+/// A loader changes the table during the call. The result must be a value or an error, never a crash.
 #[test]
 fn a_datum_never_reaches_a_column_of_another_type() {
     let database = Cluster::shared().database();
@@ -508,12 +509,12 @@ fn a_datum_never_reaches_a_column_of_another_type() {
                     "CREATE TABLE c {made}; SELECT cache_attach('c', expires_column => 'e', expires_unit => 's');
                      SELECT cache_set('123456', '1', cache => 'c')"
                 ));
-                // A type changes only if the table is plain.
                 let unit = if change.contains("timestamptz") {
                     "NULL"
                 } else {
                     "'s'"
                 };
+                // ALTER TYPE is refused on a cache, so detach the table first.
                 let changes = format!(
                     "SELECT cache_detach('c'); ALTER TABLE c {change}; \
                      SELECT cache_attach('c', expires_column => 'e', expires_unit => {unit})"
@@ -550,7 +551,7 @@ fn a_datum_never_reaches_a_column_of_another_type() {
 }
 
 #[test]
-fn savepoints_truncate_and_copies_are_as_for_our_own() {
+fn savepoints_truncate_and_copies_work_on_attached_tables() {
     let database = Cluster::shared().database();
     let (mut session, mut other) = (database.connect(), database.connect());
     session.run(

@@ -1,5 +1,5 @@
-//! Tests the life of an attached table: it is detached, renamed, dumped, partitioned and swept. Also tests the role
-//! that user-defined code runs as during these commands.
+//! Tests what happens to an attached table later: detach, rename, dump, partitioning and sweeps. Also tests which role
+//! runs user-defined code during these commands.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -66,7 +66,7 @@ fn detaching_ends_the_dependencies_of_the_cache() {
     assert!(session.holds(&format!("SELECT ({triggers}) > 6")));
     session.run("SELECT cache_detach('c')");
     assert_eq!(session.lines(triggers), ["0"]);
-    // These settings would give the next cache keys of another type.
+    // If the settings of the detached cache remained, the next cache would get keys of the wrong type.
     session.run(
         "ALTER TABLE c ALTER key TYPE bigint USING key::bigint;
          SELECT cache_attach('c');
@@ -154,7 +154,7 @@ fn a_former_default_forged_by_the_owner_runs_as_no_other_role() {
     );
 }
 
-/// A role with TRIGGER on the table forges the record of the former default, in a session without the library.
+/// In a session without the library, a role with TRIGGER on the table forges the record of the former default.
 #[test]
 fn a_former_default_forged_by_another_role_does_not_run_as_the_owner() {
     let cluster = Cluster::shared();
@@ -190,7 +190,8 @@ fn a_former_default_forged_by_another_role_does_not_run_as_the_owner() {
     assert_eq!(session.lines("SELECT name FROM who"), [""; 0]);
 }
 
-/// The removal of an expired row may be refused, but a writer that finds no expired row is not affected.
+/// The removal of an expired row may be refused because of another role's trigger. A writer that finds no expired row
+/// must not be refused.
 #[test]
 fn a_write_without_expired_rows_is_not_refused_for_another_roles_trigger() {
     let database = Cluster::shared().database();

@@ -1,11 +1,11 @@
-//! Tests that an application's own statements still work after one of its tables has become a cache.
+//! Tests that the statements of known applications still work after one of their tables has become a cache.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// Laravel's `cache`: Unix seconds, and a key with the application's prefix.
+/// Laravel's `cache` has deadlines in Unix seconds, and keys with the application's prefix.
 #[test]
 fn laravels_cache_store() {
     let database = Cluster::shared().database();
@@ -31,7 +31,7 @@ fn laravels_cache_store() {
     session.run("SELECT cache_set('app_b', 'i:5;', '1 hour', 'cache')");
     let many = "SELECT key, value FROM cache WHERE key IN ('app_a', 'app_b') AND expiration > extract(epoch FROM now()) ORDER BY key";
     assert_eq!(session.lines(many), ["app_a|i:2;", "app_b|i:5;"]);
-    // increment: a locked read, then the value alone
+    // increment: a locking read, then an update of the value only
     session.run(
         "BEGIN; SELECT * FROM cache WHERE key = 'app_b' LIMIT 1 FOR UPDATE;
          UPDATE cache SET value = 'i:6;' WHERE key = 'app_b'; COMMIT",
@@ -62,7 +62,7 @@ fn laravels_cache_store() {
     );
 }
 
-/// Symfony's PdoAdapter stores a time and a lifetime: a generated column computes the deadline from them.
+/// Symfony's PdoAdapter stores a time and a lifetime. A generated column computes the deadline from these two.
 #[test]
 fn symfonys_pdo_adapter() {
     let database = Cluster::shared().database();

@@ -65,7 +65,7 @@ fn no_error_shows_a_backtrace_in_any_environment_of_the_server() {
                 assert_eq!(error.detail(), Some("its own"));
             }
         }
-        // Simulates a defect: a function of the extension is declared with other arguments than it takes.
+        // Simulates a defect: declares a function of the extension with the wrong arguments.
         session.run("CREATE FUNCTION broken() RETURNS text AS '$libdir/pgcache', 'cache_get_wrapper' LANGUAGE C");
         let error = session.try_value("SELECT broken()").expect_err("an error");
         let error = error.as_db_error().expect("the session goes on");

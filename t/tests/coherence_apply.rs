@@ -1,5 +1,5 @@
-//! Tests that copies stay coherent with writes that no ordinary session makes: logical replication's apply worker, and
-//! pg_restore with disabled triggers.
+//! Tests that copies stay coherent with writes that come from no ordinary session: from the apply worker of logical
+//! replication, and from pg_restore with disabled triggers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,7 +12,8 @@ use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
-/// Reads until the value arrives. If the tier has missed the change, each read is a hit of the old copy.
+/// Waits until the table has the value, and keeps the key hot until then. Then checks the hot tier: if the tier missed
+/// the change, `cache_get` still returns the old copy.
 fn arrives(session: &mut Client, expected: Option<&str>) {
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {
@@ -64,7 +65,8 @@ fn rows_applied_by_logical_replication_are_seen() {
         source.run(change);
         arrives(&mut target, expected);
     }
-    // In two phases: the session that ends the second phase runs no statement on the subscriber.
+    // With two-phase commit, the apply worker finishes the prepared transaction without running a statement on the
+    // cache.
     wait_until("two phases are on", || {
         target.holds("SELECT subtwophasestate = 'e' FROM pg_subscription")
     });
@@ -87,7 +89,8 @@ fn rows_applied_by_logical_replication_are_seen() {
     target.nothing_pending();
 }
 
-/// Dumps the cache `c` with the value `restored` under the key `k`, data only.
+/// Dumps the rows of the cache `c` into a file from which pg_restore loads them with disabled triggers. Returns the
+/// file.
 fn dump(cluster: &Cluster, database: &str) -> std::path::PathBuf {
     let file = cluster.folder.join(format!("{database}.dump"));
     let mut dump = cluster.program("pg_dump");

@@ -1,4 +1,5 @@
-//! Tests the effects of one session on the copies that another session reads: snapshots, privileges, disabled triggers.
+//! Tests how one session affects the copies that another session reads: through snapshots, privileges and disabled
+//! triggers.
 
 use std::thread;
 use std::time::Duration;

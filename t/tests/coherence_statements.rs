@@ -1,8 +1,8 @@
 //! Tests that no statement leaves a value in the hot tier that a SELECT would not return.
 //!
-//! Each statement runs on a cache whose key another session has in the hot tier. After the statement, `cache_get` and
-//! SELECT must agree in that session. A statement that may run in a transaction also runs in a transaction that is
-//! rolled back.
+//! Another session has the cache's key in the hot tier when the statement runs. Afterwards, `cache_get` and SELECT must
+//! agree in that other session. Each statement that can run in a transaction block also runs in one that is rolled
+//! back.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -174,7 +174,7 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
     ),
 ];
 
-/// Statements that end a transaction or cannot run in one, each with the value of `k` afterwards.
+/// Statements that end a transaction or cannot run in a transaction block, each with the value of `k` afterwards.
 const OUTSIDE: &[(&[&str], Option<&str>)] = &[
     (
         &["UPDATE c SET value = 'new'", "VACUUM FULL c"],
@@ -210,7 +210,7 @@ const OUTSIDE: &[(&[&str], Option<&str>)] = &[
     ),
 ];
 
-/// Recreates a cache with one hot key; the foreign key lets `source` cascade into it.
+/// Recreates a cache with one hot key, and a table `source` that contains the key.
 pub(crate) fn set_up(writer: &mut Client, reader: &mut Client) {
     writer.run(
         "DROP SCHEMA IF EXISTS other CASCADE; DROP TABLE IF EXISTS c, former, source CASCADE; \
@@ -221,7 +221,8 @@ pub(crate) fn set_up(writer: &mut Client, reader: &mut Client) {
     assert_eq!(reader.heat("k", "c").as_deref(), Some("old"));
 }
 
-/// A foreign key that removes the entries of deleted rows of `source`.
+/// A foreign key that removes the entries of deleted rows of `source`, and renames the entries of rows whose key
+/// changes.
 const CASCADE: &str = "ALTER TABLE c ADD FOREIGN KEY (key) REFERENCES source \
                        ON DELETE CASCADE ON UPDATE CASCADE";
 

@@ -1,5 +1,5 @@
-//! Tests coherence with another extension that writes rows when a transaction ends, before and after pgcache's callback
-//! has marked the changes.
+//! Tests that copies stay coherent if another extension writes rows at the end of a transaction, before or after
+//! pgcache's callback has marked the changes.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -23,7 +23,7 @@ const WRITES: &[(&str, Option<&str>)] = &[
     ("TRUNCATE source", None),
 ];
 
-/// The statements that the transaction itself runs before.
+/// The statements that the transaction itself runs before its end.
 const BEFORE: &[&str] = &[
     "SELECT 1",
     "SELECT cache_get('l', 'c')",
@@ -46,7 +46,7 @@ fn set_up(writer: &mut Client, reader: &mut Client) {
     assert_eq!(reader.heat("k", "c").as_deref(), Some("old"));
 }
 
-/// Begins a transaction at whose end the extension runs `sql`.
+/// Begins a transaction in which the extension runs `sql` at `moment`, a point of its end.
 fn begin(session: &mut Client, moment: &str, sql: &str, before: &str) {
     session.run(&format!(
         "BEGIN; SET LOCAL writer.{moment} = $w${sql}$w$; {before}"
@@ -176,7 +176,8 @@ fn writes_before_prepare_transaction_count() {
                     begin(&mut writer, "at_prepare", write, before);
                     let case = format!("{write} after {before}, {order}, commits: {commits}");
                     let prepared = writer.try_value("PREPARE TRANSACTION 'written'");
-                    // After pgcache's callback has run, entries that depend on a source can no longer be removed.
+                    // Once pgcache's callback has run, the transaction can no longer remove entries that depend on a
+                    // source.
                     if prepared.is_err() && write.contains("source") {
                         refused(prepared, "0A000");
                         assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"), "{case}");

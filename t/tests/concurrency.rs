@@ -15,7 +15,7 @@ use pgcache_tests::rng::Rng;
 use postgres::Client;
 
 const SESSIONS: usize = 8;
-/// The number of times that the lock must be taken for the test to prove anything.
+/// The number of times that sessions must take the lock, in total, for the test to prove anything.
 const ENOUGH: usize = 40;
 
 /// Runs `work` in `SESSIONS` sessions at once. Returns the results in the order of the sessions.
@@ -152,7 +152,7 @@ fn storms_of_single_calls_never_deadlock() {
     session.run("SELECT cache_create('storm')");
     session.run("SELECT cache_create('storm_json', value_type => 'jsonb', storage => 'logged')");
     let mut errors = storm(&database, 6, random_call);
-    // A counter over a value that is not an integer: `null` as text.
+    // cache_incr refuses the text `null`, which cache_replace stores, because it is not an integer.
     errors.remove("22P02");
     assert!(errors.is_empty(), "{errors:#?}");
 }
@@ -168,8 +168,8 @@ fn random_heavy_call(rng: &mut Rng) -> String {
     }
 }
 
-/// Each of these calls takes a stronger lock at its end than a write does. A session that took the weaker lock first
-/// would deadlock.
+/// cache_clear and cache_alter need a stronger lock than a write. If they first took the weaker lock of a write, two
+/// sessions could deadlock.
 #[test]
 fn calls_with_strong_locks_never_deadlock() {
     let database = Cluster::shared().database();
@@ -197,7 +197,7 @@ fn caches_can_be_made_and_dropped_by_many_at_once() {
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
-/// Shows that the test above would detect a deadlock: calls whose order of keys is not fixed do deadlock.
+/// Shows that the test above would detect a deadlock: two transactions that lock keys in opposite orders do deadlock.
 #[test]
 fn two_transactions_with_opposite_orders_of_keys_do_deadlock() {
     let database = Cluster::shared().database();
@@ -246,7 +246,7 @@ fn lock_in_turn(database: &Database, acquire: Acquire) -> Vec<Hold> {
     let (least, most) = (Duration::from_secs(2), Duration::from_secs(120));
     let now = || clock.elapsed().as_nanos() as u64;
     let turns = AtomicUsize::new(0);
-    // On a slow machine the test continues until the lock was taken often enough.
+    // On a slow machine the test continues until sessions have taken the lock often enough.
     let goes_on = || {
         let passed = clock.elapsed();
         passed < least || passed < most && turns.load(Ordering::SeqCst) < ENOUGH

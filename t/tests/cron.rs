@@ -1,4 +1,5 @@
-//! Tests expiry by a real pg_cron: scheduled in its own database, in another database, and on a server without it.
+//! Tests expiry by a real pg_cron: scheduled from pg_cron's own database, from another database, and on a server
+//! without pg_cron.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,7 @@ fn schedule_here(session: &mut Client) -> Vec<String> {
     jobs
 }
 
-/// Checks that scheduling from another database is refused, with the command that works in pg_cron's database.
+/// Checks that scheduling from another database fails, with a hint that has the command for pg_cron's database.
 fn schedule_elsewhere(elsewhere: &mut Client, home: &mut Client, call: &str) {
     let refusal = refused(elsewhere.try_value(call), "0A000");
     let hint = refusal.hint().expect("the hint has the command");
@@ -83,8 +84,8 @@ fn forgets_old_runs(home: &mut Client) {
     assert_eq!(left, ["f|t", "t|f", "t|t"]);
 }
 
-/// Checks that the page's query finds runs, all of them successful. Without preload no counter of pgcache would show
-/// them.
+/// Checks that the query of docs/faq.md finds runs, and that all runs succeeded. Without preload no counter of pgcache
+/// would show them.
 fn runs_are_seen(home: &mut Client) {
     assert_eq!(
         home.number("SELECT count(last_sweep) FROM pgcache.stats"),

@@ -1,5 +1,5 @@
 //! Tests that a deletion wins over a fetch that began before it: a value loaded before the deletion is not served after
-//! both have ended. In these tests the source's change is already committed, and no dependency removes the entry.
+//! both have ended. In these tests the source's change is already committed, and no dependency could remove the entry.
 
 use std::sync::Barrier;
 use std::thread;
@@ -13,7 +13,7 @@ use pgcache_tests::wait::wait_until;
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// Creates a source on which no entry depends, and a cache.
+/// Creates a source on which no entry depends, and two caches.
 fn scene<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
     let database = cluster.database();
     let mut session = database.connect();
@@ -25,7 +25,7 @@ fn scene<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
     database
 }
 
-/// Statements that delete, and statements that store.
+/// Statements that delete the entry.
 const DELETIONS: &[&str] = &[
     "SELECT cache_delete('k', 'c')",
     "SELECT cache_delete_many('{a,k,z}', 'c')",
@@ -83,7 +83,7 @@ fn a_deletion_wins_over_a_fetch_whose_row_it_cannot_see() {
     }
 }
 
-/// The deletions win also over fetches into a table with a user's trigger.
+/// Deletions also win over fetches into a table with a user-defined trigger.
 #[test]
 fn it_wins_in_a_table_with_user_defined_triggers() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -100,7 +100,7 @@ fn it_wins_in_a_table_with_user_defined_triggers() {
     assert!(database.connect().number("SELECT count(*) FROM log") > 0);
 }
 
-/// The fetch commits, which ends its lease, after the deletion has looked and before the deletion commits.
+/// The fetch commits, and so ends its lease, between the deletion's look-up and the deletion's commit.
 #[test]
 fn it_wins_over_a_fetch_that_commits_between_its_check_and_its_commit() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -121,7 +121,7 @@ fn it_wins_over_a_fetch_that_commits_between_its_check_and_its_commit() {
     }
 }
 
-/// The loader has read the source. It waits for a lock until the deletion has looked for the row.
+/// The loader has read the source. A lock makes it wait until the deletion has looked for the row.
 #[test]
 fn a_deletion_wins_over_a_fetch_that_stores_between_its_checks() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -234,8 +234,8 @@ fn no_deletion_of_many_leaves_the_old_value() {
     }
 }
 
-/// Deletes in a session that has not committed yet, while a value of another key is stored, and returns the value that
-/// a third session then finds under `k`.
+/// Deletes in an open transaction while another session stores values. Returns the value that the other session finds
+/// under `k` after the commit.
 fn after_a_deletion(deletion: &str, meanwhile: &str) -> Option<String> {
     let database = scene(Cluster::hot(), "unlogged");
     let (mut deletes, mut other) = (database.connect(), database.connect());

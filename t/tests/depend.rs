@@ -1,4 +1,5 @@
-//! Tests `cache_depend` with several sessions: values that other sessions store at the same time, replication, dumps.
+//! Tests `cache_depend` with several sessions: values that other sessions store at the same time, replication, and
+//! dumps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
@@ -23,7 +24,7 @@ fn source_and_cache(session: &mut Client, storage: &str) {
     session.run(DEPEND);
 }
 
-/// The entry's value was computed from the old row, so it must be removed when the change commits.
+/// Another session stores a value computed from the old row before the change commits. The commit must remove it.
 #[test]
 fn values_stored_between_the_change_and_the_commit_are_removed() {
     let database = Cluster::shared().database();
@@ -41,7 +42,7 @@ fn values_stored_between_the_change_and_the_commit_are_removed() {
     assert_eq!(other.text("SELECT cache_get('p:1', 'c')"), "new");
 }
 
-/// The other session cannot see the new row yet.
+/// The loading session cannot see the uncommitted new row.
 #[test]
 fn a_writer_of_a_row_reads_no_value_made_of_the_old_one() {
     let database = Cluster::shared().database();
@@ -86,8 +87,8 @@ fn a_writer_of_a_row_reads_no_value_made_of_the_old_one() {
     }
 }
 
-/// The functions that change an entry do not find a value that other sessions have stored from the old row, just like
-/// the functions that read. They find a value that the session itself has stored.
+/// The functions that change an entry do not find a value that other sessions computed from the old row; neither do the
+/// functions that read. They do find a value that the session itself has stored.
 #[test]
 fn a_writer_of_a_row_changes_no_value_made_of_the_old_one() {
     let database = Cluster::shared().database();
@@ -114,7 +115,7 @@ fn a_writer_of_a_row_changes_no_value_made_of_the_old_one() {
                 "1",
             ),
         ] {
-            // A transaction with one snapshot cannot overwrite a newer row.
+            // A transaction that keeps one snapshot cannot overwrite a row newer than the snapshot.
             if isolation != "READ COMMITTED" && !left.is_empty() {
                 continue;
             }
@@ -192,7 +193,7 @@ fn a_parallel_query_finds_nothing_of_a_row_that_the_session_has_changed() {
     assert_eq!(session.text("SELECT cache_get('p:1', 'c')"), "old");
 }
 
-/// A parallel query cannot remove rows of dependent caches, so it must not find these rows.
+/// A parallel query cannot remove rows of dependent caches, so it must not find rows that are due for removal.
 #[test]
 fn a_parallel_query_finds_no_entry_that_depends_on_rows_it_does_not_see() {
     let database = Cluster::with_tier(&[]);
@@ -241,7 +242,8 @@ fn a_parallel_query_finds_no_entry_that_depends_on_rows_it_does_not_see() {
     }
 }
 
-/// Each invalid key raises an error that is caught. Postgres has room for only five errors at a time.
+/// pgcache catches an error for each invalid key. It must also free the errors, because Postgres has room for only five
+/// at a time.
 #[test]
 fn a_statement_may_change_many_rows_with_keys_invalid_for_the_cache() {
     let mut session = Cluster::shared().database().connect();
@@ -254,7 +256,7 @@ fn a_statement_may_change_many_rows_with_keys_invalid_for_the_cache() {
     assert_eq!(session.number("SELECT count(*) FROM src WHERE id < 0"), 50);
 }
 
-/// From version 18 on a generated column may be virtual: no row stores it.
+/// From version 18 on, a generated column may be virtual, which means that no row stores its value.
 #[test]
 fn a_key_can_be_made_of_a_column_that_is_computed_when_it_is_read() {
     let database = Cluster::shared().database();
@@ -282,7 +284,8 @@ fn a_key_can_be_made_of_a_column_that_is_computed_when_it_is_read() {
     }
 }
 
-/// Possible from version 17 on. From 18 on the column may also be virtual, and then no row is rewritten.
+/// Postgres allows this from version 17 on. From 18 on the column may also be virtual, and then Postgres rewrites no
+/// row.
 #[test]
 fn another_expression_of_a_generated_column_clears_the_cache() {
     let major = Cluster::shared().stage.major();
@@ -306,7 +309,7 @@ fn another_expression_of_a_generated_column_clears_the_cache() {
     }
 }
 
-/// A dump contains the triggers of inheritance children like those of any table.
+/// A dump contains the triggers on inheritance children like those on any table.
 #[test]
 fn children_are_followed_after_a_dump_too() {
     let cluster = Cluster::shared();
@@ -324,7 +327,7 @@ fn children_are_followed_after_a_dump_too() {
     assert_eq!(session.number(left), 0);
 }
 
-/// Another session may store the old value before the commit, and the commit removes it.
+/// Another session may store the old value before the commit, which must remove the value.
 #[test]
 fn values_stored_while_a_source_is_altered_or_dropped_are_removed() {
     let database = Cluster::shared().database();
@@ -346,7 +349,7 @@ fn values_stored_while_a_source_is_altered_or_dropped_are_removed() {
     }
 }
 
-/// Starts a server in which a commit with `synchronous_commit = on` waits for a standby that does not exist.
+/// Starts a server where a commit with `synchronous_commit = on` waits for a standby that does not exist.
 fn without_its_standby() -> &'static Cluster {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
     let mut session = cluster.connect("postgres");
@@ -358,7 +361,8 @@ fn without_its_standby() -> &'static Cluster {
     cluster
 }
 
-/// Runs `meanwhile` while the commit of `change` is marked and not visible. A value that `meanwhile` loads is old.
+/// Runs `meanwhile` after the commit of `change` has set its marks and before it is visible. So a value that
+/// `meanwhile` loads is old.
 fn between_mark_and_visible(
     database: &Database,
     change: &str,
@@ -381,7 +385,8 @@ fn between_mark_and_visible(
     });
 }
 
-/// Changes of the source that fence one key, all keys, and more keys than there are fences, each with a key.
+/// Changes of the source that fence one key, all keys, and more keys than there are fences. Each is listed with a key
+/// that it fences.
 const FENCING: [(&str, &str); 4] = [
     ("ALTER TABLE src ALTER v TYPE text USING upper(v)", "p:3"),
     ("UPDATE src SET v = 'new' WHERE id = 1", "p:1"),
@@ -422,7 +427,7 @@ fn a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible() {
     loader.nothing_pending();
 }
 
-/// Checks leases whose winner computes its value from the old row, before the commit begins and after it has begun.
+/// Checks leases of sessions that compute a value from the old row, before the commit begins and after it has begun.
 fn check_leases(cluster: &Cluster, storage: &str, changes: &[(&str, &str)]) {
     let database = cluster.database();
     let mut loader = database.connect();
@@ -474,7 +479,7 @@ fn a_rollback_leaves_a_memory_cache_alone() {
     assert_eq!(session.value("SELECT cache_get('p:1', 'c')"), None);
 }
 
-/// Bulk changes use the planner's choice of a plan, and exceed the number of keys that the tier notes one by one.
+/// Bulk changes use the planner's choice of a plan, and change more keys than pgcache notes one by one.
 #[test]
 fn many_rows_at_once_are_all_gone() {
     let database = Cluster::shared().database();
@@ -489,14 +494,14 @@ fn many_rows_at_once_are_all_gone() {
     assert_eq!(session.number("SELECT count(*) FROM c"), 18000);
     assert_eq!(session.value("SELECT cache_get('p:12000', 'c')"), None);
     assert_eq!(session.text("SELECT cache_get('p:12001', 'c')"), "v");
-    // There are few keys compared with the entries, so each key is looked up.
+    // There are few keys compared with the entries, so the commit looks up each key.
     session.run("UPDATE src SET v = 'x' WHERE id % 1000 = 0; DELETE FROM src WHERE id = 24999");
     assert_eq!(session.number("SELECT count(*) FROM c"), 17986);
     assert_eq!(session.value("SELECT cache_get('p:13000', 'c')"), None);
 }
 
-/// The keys are in all partitions of the tier, each of which must be changed. There are as many keys as are noted one
-/// by one.
+/// The keys are in all partitions of the tier, and the commit must change each partition. They are few enough to be
+/// noted one by one.
 #[test]
 fn of_many_copies_and_memory_entries_none_stays() {
     let database = Cluster::hot().database();
@@ -519,8 +524,8 @@ fn of_many_copies_and_memory_entries_none_stays() {
     session.verified("c");
 }
 
-/// A bulk removal waits for a session that changes an entry which the removal has already found, and removes the new
-/// entry, too.
+/// A bulk removal finds an entry that another session is changing. It waits for that session, and then removes the
+/// changed entry, too.
 #[test]
 fn an_entry_that_changes_while_many_are_removed_is_gone() {
     let database = Cluster::shared().database();
@@ -612,7 +617,7 @@ fn rows_applied_by_logical_replication_remove_entries() {
     target.run("DROP SUBSCRIPTION s");
 }
 
-/// The apply process truncates the partitions themselves, even if the publisher has named their parent.
+/// The apply process truncates the partitions themselves, even if the publisher names their parent.
 #[test]
 fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
     let publisher = Cluster::start(&["wal_level = logical"]);
@@ -665,7 +670,7 @@ fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
     target.run("DROP SUBSCRIPTION s");
 }
 
-/// Each TRUNCATE triggers the other cache's dependency.
+/// A TRUNCATE of either cache clears the other cache through its dependency.
 #[test]
 fn caches_that_depend_on_each_other_are_cleared_once() {
     let database = Cluster::shared().database();
@@ -725,7 +730,7 @@ fn a_dump_brings_dependencies_and_channels_back() {
     );
 }
 
-/// A removal that waited for the table's lock uses the table's definition after the wait.
+/// A removal that waited for the table's lock uses the definition that the table has after the wait.
 #[test]
 fn a_trigger_that_comes_while_a_removal_waits_is_fired() {
     let database = Cluster::shared().database();
@@ -753,7 +758,7 @@ fn a_trigger_that_comes_while_a_removal_waits_is_fired() {
     assert!(writer.holds("SELECT NOT cache_exists('p:1', 'c')"));
 }
 
-/// A trigger on the cache that rolls back a savepoint of its own and reads the cache does not start the removal again.
+/// The cache's trigger rolls back a savepoint of its own and reads the cache. This must not start the removal again.
 #[test]
 fn a_removal_continues_over_savepoints_of_the_triggers_that_it_fires() {
     let mut session = Cluster::shared().database().connect();
@@ -770,7 +775,8 @@ fn a_removal_continues_over_savepoints_of_the_triggers_that_it_fires() {
     assert!(session.holds("SELECT NOT cache_exists('p:1', 'c')"));
 }
 
-/// The commit removes from tables first. Their triggers may read a memory cache that still has its entry.
+/// The commit removes the entries of tables first. Triggers of these tables may read a memory cache whose entry is not
+/// yet removed.
 #[test]
 fn a_trigger_that_the_commit_fires_finds_nothing_of_a_changed_row() {
     let mut session = Cluster::hot().database().connect();
@@ -798,7 +804,8 @@ fn a_trigger_that_the_commit_fires_finds_nothing_of_a_changed_row() {
     assert_eq!(session.value("SELECT cache_get('p:1', 'm')"), None);
 }
 
-/// No entry is visible to this session, and each walk over the cache visits all entries.
+/// No entry is visible to this session, but each walk over the cache visits all entries. So the session must walk only
+/// once.
 #[test]
 fn a_page_is_looked_for_once_though_the_session_may_see_no_entry() {
     let mut session = Cluster::hot().database().connect();
@@ -815,8 +822,8 @@ fn a_page_is_looked_for_once_though_the_session_may_see_no_entry() {
     assert_eq!(session.text(page), "p:1");
 }
 
-/// The triggers that would report the change are new, not yet created, disabled or dropped, and the rollback restores
-/// the old ones.
+/// The triggers that would report the change are new, not yet created, disabled or dropped, and a rollback restores the
+/// old triggers.
 #[test]
 fn a_fetch_beside_changes_without_triggers_stores_nothing_in_memory() {
     let database = Cluster::hot().database();
@@ -861,7 +868,7 @@ fn a_fetch_beside_changes_without_triggers_stores_nothing_in_memory() {
 fn a_chain_of_dependencies_is_followed_at_once() {
     let mut session = Cluster::shared().database().connect();
     source_and_cache(&mut session, "unlogged");
-    // Each statement is a transaction of its own, because the entry of d must exist when the row changes.
+    // Each statement is a separate transaction, because the entry of d must exist when the row changes.
     for statement in [
         "SELECT cache_create('d')",
         "SELECT cache_depend('c', 'key', 'd')",
@@ -875,8 +882,8 @@ fn a_chain_of_dependencies_is_followed_at_once() {
     session.run("COMMIT");
 }
 
-/// One session removes from the second cache and then, by its dependency, from the first. Another session does so in
-/// the reverse order. The deadlock detector decides which of the two must give way.
+/// One session removes from the second cache and then, through its dependency, from the first. Another session does so
+/// in the reverse order. Postgres' deadlock detector decides which of the two fails.
 #[test]
 fn writers_that_keep_loaders_out_in_different_orders_do_not_wait_forever() {
     for conf in [&[][..], &["shared_preload_libraries = ''"][..]] {
@@ -911,7 +918,7 @@ fn writers_that_keep_loaders_out_in_different_orders_do_not_wait_forever() {
     }
 }
 
-/// A crash would empty the source and leave the entries.
+/// A crash would empty the unlogged source but leave the entries of the logged cache.
 #[test]
 fn a_logged_cache_is_refused_a_source_that_a_crash_empties() {
     let mut session = Cluster::shared().database().connect();

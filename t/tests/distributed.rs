@@ -1,7 +1,7 @@
-//! Tests that every function refuses a table whose rows Citus keeps on shards, because the table itself is empty, and
-//! each read would be an unnoticed miss.
+//! Tests that every function refuses a table that Citus has distributed. Citus keeps the rows on shards, so the table
+//! itself is empty, and without the refusal each read would be an unnoticed miss.
 //!
-//! Here a plain table takes the place of Citus' catalog; `citus.rs` tests distributed tables with Citus.
+//! Here a plain table replaces Citus' catalog; `citus.rs` tests distributed tables with Citus.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -23,7 +23,8 @@ fn database() -> (Database<'static>, Client) {
     (database, session)
 }
 
-/// Marks a table as distributed, as Citus does: inserts a row, and invalidates the relation for all sessions.
+/// Marks a table as distributed, as Citus does: inserts a row into the catalog, and invalidates the relation for all
+/// sessions.
 fn distribute(session: &mut Client, table: &str) {
     session.run(&format!(
         "INSERT INTO pg_catalog.pg_dist_partition VALUES ('{table}', 'h'); COMMENT ON TABLE {table} IS NULL;
@@ -52,7 +53,7 @@ fn every_function_refuses_a_distributed_table_in_sessions_that_know_it_as_a_cach
         "{error:?}"
     );
 
-    // A row type of a view, or a function that only a trigger calls, needs no cache.
+    // A function needs no cache if it has a view's row type, or if only a trigger calls it.
     let shown = [
         "cache_settings",
         "refresh_settings",

@@ -17,7 +17,7 @@ fn original(cluster: &Cluster) -> Database<'_> {
     database
 }
 
-/// Returns the path for a dump of this database, in the cluster's folder, which is removed at the end.
+/// Returns the path for a dump of this database. It is in the cluster's folder, which is removed at the end.
 fn file(database: &Database, form: &str) -> PathBuf {
     database
         .cluster
@@ -160,8 +160,8 @@ fn an_ordinary_owner_dumps_his_cache_and_another_restores_it() {
     assert!(session.holds("SELECT cache_incr('n', cache => 'own.mine') = 1"));
 }
 
-/// A superuser must have created the extension, because it has superuser = true; an ordinary owner of the database
-/// restores everything else.
+/// Only a superuser can create the extension, because its control file has `superuser = true`. Everything else can be
+/// restored by an ordinary owner of the database.
 #[test]
 fn an_ordinary_owner_of_a_database_with_the_extension_restores_a_whole_dump() {
     let cluster = Cluster::shared();

@@ -1,6 +1,6 @@
 //! Tests that one role's caches do not affect another role's caches. The attacker runs open, waiting, rolled-back and
-//! prepared transactions on its own caches. At the same time the victim's fetches must be stored, its copies filled,
-//! and its slots freed. Each attack is a line in one of the lists.
+//! prepared transactions on its own caches. Meanwhile pgcache must store the victim's fetches, fill its copies, and
+//! free its slots. Each attack is a line in one of the lists.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -13,19 +13,19 @@ use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
-/// The number of attempts of each kind, all of which must succeed.
+/// The number of attempts of each kind; `ENOUGH` of them must succeed.
 const TRIES: i64 = 100;
 const ENOUGH: i64 = 95;
 /// The number of keys that one batch reads.
 const BATCH: i64 = 3000;
 
-/// A victim with the table `cache`, and an attacker with the schema `own`.
+/// A victim, which uses the table `cache`, and an attacker with the schema `own`.
 struct Scene<'c> {
     database: Database<'c>,
     attacker: String,
 }
 
-/// Fetches keys one by one into an empty cache. Returns how many were stored.
+/// Fetches keys one by one into an empty cache. Returns the number of stored values.
 fn fetched(victim: &mut Client, cache: &str) -> i64 {
     for n in 0..TRIES {
         victim.run(&format!(
@@ -57,7 +57,7 @@ impl Scene<'_> {
         self.database.connect_as(&self.attacker)
     }
 
-    /// Checks that the victim is unaffected, for each way in which a value is stored.
+    /// Checks for each way to store a value that the victim's values are stored and its copies are served.
     fn victim_is_unaffected(&self, what: &str) {
         let mut victim = self.database.connect();
         victim.run("SET statement_timeout = '120s'");
@@ -131,7 +131,7 @@ impl Scene<'_> {
     }
 }
 
-/// Transactions with writes that stay open: prepared, idle, or waiting.
+/// Writes of transactions that stay open: prepared, idle or waiting.
 const PREPARED: &[&str] = &[
     "UPDATE own.s SET v = v + 1 WHERE id <= 9900",
     "UPDATE own.s SET v = v + 1 WHERE id BETWEEN 1 AND 10001",
@@ -155,7 +155,7 @@ fn prepared_transactions_affect_no_other_cache() {
 }
 
 /// One role uses its whole share of the pool for keys of prepared transactions. A transaction of another role still
-/// finds room, so each of its keys gets its own mark, in a cache that the victim uses, too.
+/// finds room, so each of its keys gets its own mark, even in a cache that both roles use.
 #[test]
 fn prepared_transactions_of_one_role_leave_room_for_keys_of_another() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '8MB'"]);
@@ -177,7 +177,7 @@ fn prepared_transactions_of_one_role_leave_room_for_keys_of_another() {
     admin.nothing_pending();
 }
 
-/// Four roles use all the room that they may have, and the marks that belong to it.
+/// Four roles use all the room and all the marks that they may have.
 #[test]
 fn prepared_transactions_of_four_roles_leave_room_for_keys_of_another() {
     for size in ["8MB", "64MB"] {
@@ -222,8 +222,8 @@ fn four_roles_prepare(size: &str) {
     admin.nothing_pending();
 }
 
-/// A transaction that changes many caches finds room to be prepared however many transactions are prepared already,
-/// even if its role has used up its share.
+/// A transaction that changes many caches finds room for PREPARE TRANSACTION, even if its role has used up its share
+/// with other prepared transactions.
 #[test]
 fn a_transaction_that_changes_many_caches_can_be_prepared() {
     let cluster = Cluster::with_tier(&[
@@ -307,7 +307,7 @@ fn a_commit_that_waits_is_felt_by_no_other_cache() {
             ));
         }
         let mut watch = scene.database.connect();
-        // The other two sessions commit, because their keys have no entry.
+        // The other two sessions commit without a wait, because their keys have no entry.
         let (first, _) = &waiting[0];
         wait_until("the commit waits", || {
             watch.holds(&format!(
@@ -323,7 +323,7 @@ fn a_commit_that_waits_is_felt_by_no_other_cache() {
     scene.victim_is_unaffected("after it");
 }
 
-/// Writes that are repeated constantly.
+/// Writes that the attacker repeats constantly.
 const LOOPS: &[&str] = &[
     "UPDATE own.s SET v = v + 1 WHERE id <= 300",
     "SELECT cache_delete_prefix('q', 'own.plain')",
@@ -342,7 +342,7 @@ fn repeated_writes_affect_no_other_cache() {
     }
 }
 
-/// Two sessions of the attacker repeat the write constantly.
+/// Repeats the write constantly in two of the attacker's sessions, and checks that the victim is unaffected.
 fn round_and_round(scene: &Scene, write: &str) {
     let stop = AtomicBool::new(false);
     let done = thread::scope(|scope| {
@@ -351,7 +351,7 @@ fn round_and_round(scene: &Scene, write: &str) {
             let stop = &stop;
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // Two sessions that write the same rows may deadlock.
+                    // The two sessions write the same rows, so they may deadlock.
                     let _ = attacker.batch_execute(write);
                 }
             });
@@ -367,7 +367,7 @@ fn round_and_round(scene: &Scene, write: &str) {
     }
 }
 
-/// Starts a server in which all slots are taken, and caches without one: the attacker's and the victim's.
+/// Starts a server with a small tier, whose slots a test can use up.
 fn crowded() -> &'static Cluster {
     Cluster::with_tier(&["pgcache.hot_size = '4MB'"])
 }
@@ -410,7 +410,7 @@ fn caches_without_a_slot_affect_no_other_cache() {
     }
 }
 
-/// Writes whose block or transaction fails.
+/// Writes in a block or transaction that fails.
 const LEAKS: &[&str] = &[
     "CREATE TEMP TABLE t (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
      CREATE TRIGGER r AFTER INSERT OR UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION pgcache.record(); \

@@ -1,5 +1,5 @@
-//! Tests fetches on a server without preload, where heavyweight locks replace leases: fetches and commits wait for them
-//! in Postgres' queue, and no value computed from an old row remains after the commit.
+//! Tests fetches on a server without preload, where heavyweight locks replace leases. Fetches and commits wait for
+//! these locks in Postgres' queue, and no value computed from an old row remains after the commit.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
-/// A fetch with a value that no other session loads.
+/// A fetch whose loader returns a value that no other session loads.
 const MINE: &str = "SELECT cache_fetch('k', 'SELECT ''mine''', cache => 'c')";
 
 fn unloaded() -> &'static Cluster {
@@ -32,7 +32,7 @@ fn wait_for_queue(watch: &mut Client, kind: i32, mode: &str) {
     wait_until("a session waits in the queue", || watch.holds(&queued));
 }
 
-/// Opens a session that has loaded the key in a transaction that stays open.
+/// Opens a session that has loaded the key. Its transaction stays open.
 fn loading(database: &Database) -> Client {
     let mut loader = session(database);
     loader.run("SET idle_in_transaction_session_timeout = '90s'; BEGIN; SAVEPOINT s");
@@ -52,7 +52,7 @@ fn a_fetch_waits_in_the_queue_and_keeps_no_lock() {
         loader.run("COMMIT");
         assert_eq!(waiting.join().expect("it finds the value"), "old");
     });
-    // Its transaction is open.
+    // The transaction of `next` is open but holds no lock of the key.
     watch.run("SET lock_timeout = '10s'");
     watch.run(UPDATE);
     assert_eq!(next.text(FETCH), "new");
@@ -89,7 +89,7 @@ fn a_fetch_waits_no_longer_than_its_settings_say() {
     assert_eq!(next.text("SELECT cache_get('k', 'c')"), "old");
 }
 
-/// The holder waits for a lock of the session that waits for the holder. Postgres detects this deadlock.
+/// The lock's holder waits for a lock of the session that waits for it. Postgres detects this deadlock.
 #[test]
 fn a_fetch_in_a_deadlock_loads_for_itself() {
     let database = with_source(unloaded(), "unlogged");
@@ -111,7 +111,7 @@ fn a_fetch_in_a_deadlock_loads_for_itself() {
     assert_eq!(next.text("SELECT cache_get('k', 'c')"), "old");
 }
 
-/// A commit that changes more keys than it locks one by one waits for the lock of the whole cache.
+/// A commit that changes too many keys to lock each of them waits for the lock of the whole cache.
 #[test]
 fn a_commit_of_many_keys_waits_in_the_queue_for_all_loaders_of_the_cache() {
     for end in ["COMMIT", "ROLLBACK TO s", "ROLLBACK"] {
@@ -134,7 +134,7 @@ fn a_commit_of_many_keys_waits_in_the_queue_for_all_loaders_of_the_cache() {
 }
 
 /// A loader and a writer wait for each other, before or after the loader has read the row that the writer changes.
-/// Postgres may end one of the two. Either the change fails, or no old value remains.
+/// Postgres may abort one of the two transactions. Either the change fails, or no old value remains.
 #[test]
 fn a_deadlock_of_a_loader_and_a_commit_leaves_nothing_old() {
     for (change, loader) in [

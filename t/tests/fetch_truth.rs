@@ -1,5 +1,6 @@
-//! Tests values of fetches and leases in unusual situations: inside a statement that writes the source, under an old
-//! snapshot, while the loader's session waits for the writer. Also tests how long a commit may wait for fetches.
+//! Tests the values that fetches and leases store in unusual situations: inside a statement that writes the source,
+//! under an old snapshot, or while the loader's session waits for the writer. Also tests how long a commit may wait for
+//! fetches.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -37,7 +38,7 @@ fn waiting(watch: &mut Client, sessions: usize) -> bool {
     ))
 }
 
-/// The statement has changed the rows, and its triggers have not reported the changes yet.
+/// The fetch runs after the statement has changed the rows and before its triggers report the changes.
 #[test]
 fn a_fetch_inside_a_change_of_its_source_leaves_nothing_after_a_rollback() {
     let fetch = format!("cache_fetch('k', '{LOADER}', cache => 'c')");
@@ -66,7 +67,7 @@ fn a_fetch_inside_a_change_of_its_source_leaves_nothing_after_a_rollback() {
     }
 }
 
-/// A user's trigger whose name sorts before the name of pgcache's trigger.
+/// The fetch runs in a user-defined trigger whose name sorts before the name of pgcache's trigger.
 #[test]
 fn a_fetch_in_a_trigger_of_the_source_leaves_nothing_if_that_is_rolled_back() {
     for storage in ["memory", "unlogged"] {
@@ -102,7 +103,7 @@ fn a_fetch_in_a_transaction_that_has_written_something_else_stores_in_memory() {
     assert_eq!(session.text("SELECT cache_get('k', 'c')"), "old");
 }
 
-/// The row with the old value exists, but no other session sees it, and its session waits for the writer.
+/// The row with the old value is not committed, and its session waits for the writer.
 #[test]
 fn an_old_value_whose_session_waits_for_the_writer_goes_with_the_change() {
     for cluster in [loaded(), unloaded()] {
@@ -122,7 +123,7 @@ fn an_old_value_whose_session_waits_for_the_writer_goes_with_the_change() {
                     waited.and_then(|_| reader.try_lines("COMMIT"))
                 });
                 wait_until("the reader waits for a lock", || waiting(&mut watch, 1));
-                // As in any deadlock, one of the two may fail.
+                // This is a deadlock, so either of the two sessions may fail.
                 drop(writer.try_lines("COMMIT"));
                 drop(reader.join());
             });
@@ -134,7 +135,7 @@ fn an_old_value_whose_session_waits_for_the_writer_goes_with_the_change() {
     }
 }
 
-/// A client that reads the source under a snapshot older than the removal.
+/// The client reads the source under a snapshot older than the removal.
 #[test]
 fn a_lease_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     for storage in ["unlogged", "logged", "memory"] {
@@ -159,8 +160,8 @@ fn a_lease_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     }
 }
 
-/// If the inner fetch may not store its value, the outer fetch does not store its value, because no removal of a row in
-/// the inner cache will remove it.
+/// If the inner fetch may not store its value, the outer fetch does not store its value either. Otherwise no removal
+/// from the inner cache would remove the outer value.
 #[test]
 fn a_fetch_stores_no_value_computed_from_one_that_could_not_be_stored() {
     let cluster = Cluster::with_tier(&[
@@ -202,11 +203,10 @@ fn a_fetch_stores_no_value_computed_from_one_that_could_not_be_stored() {
     }
 }
 
-/// The time after which a commit counts as waiting forever. By default no timeout of the server applies during a
-/// commit.
+/// The time after which a commit counts as endless. By default no timeout of the server applies during a commit.
 const FOREVER: Duration = Duration::from_secs(90);
 
-/// Changes the source repeatedly while four other sessions run `others` on the entry. Each change must commit.
+/// Changes the source repeatedly while four sessions run `others` on the entry. Each change must commit.
 fn changes_beside(database: &Database, others: &str, mut each: impl FnMut(&mut Client, usize)) {
     let (done, began) = (AtomicBool::new(false), Instant::now());
     thread::scope(|scope| {
@@ -243,12 +243,13 @@ fn a_commit_ends_while_other_sessions_keep_writing_the_entry() {
     open.run("COMMIT");
 }
 
-/// Selects whether a writer waits in the queue for the session that loads a key, and so keeps new loaders out.
+/// Selects whether a writer waits in the queue for a session that loads a key. While it waits, it keeps new loaders
+/// out.
 const SHUT: &str = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 3 AND mode = 'AccessExclusiveLock' \
      AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// The writer waits for the session that loads the key when the writer queues. Later loaders store nothing, so the
-/// writer does not wait for them.
+/// The writer waits for the session that is loading the key when the writer enters the queue. Later loaders store
+/// nothing, so the writer does not wait for them.
 #[test]
 fn without_preload_a_commit_waits_only_for_current_loaders_of_the_key() {
     for storage in ["unlogged", "logged"] {
@@ -289,7 +290,7 @@ fn without_preload_lock_timeout_ends_the_wait_for_a_loader() {
     assert_eq!(loader.text(FETCH), "new");
 }
 
-/// Sessions that load the key repeatedly, and roll back each time, do not starve the writer.
+/// Sessions load the key repeatedly and roll back each time. They must not starve the writer.
 #[test]
 fn without_preload_a_commit_is_not_starved_by_repeated_loads() {
     let database = with_source(unloaded(), "unlogged");
@@ -315,7 +316,7 @@ fn without_preload_a_commit_is_not_starved_by_repeated_loads() {
             }
             update.join().expect("it commits");
         });
-        // Each of the four sessions may have passed the check before the writer queued.
+        // Each of the four sessions may have passed the check before the writer entered the queue.
         let most = if later == 0 { i64::MAX } else { later + 4 };
         assert!(watch.number(stored) <= most, "others came first");
     });
@@ -329,7 +330,7 @@ fn nothing_is_left_pending() {
     session.nothing_pending();
 }
 
-/// A parallel worker sees the rows that its leader has changed, but does not have the leader's notes about them.
+/// A parallel worker sees the rows that its leader has changed, but lacks the leader's notes about the changes.
 #[test]
 fn a_parallel_worker_stores_nothing() {
     let cluster = Cluster::hot();

@@ -1,6 +1,6 @@
-//! Tests each window of the lease protocol: one session waits between two steps while another session acts. A session
-//! waits in a window until the test releases it. The tests are skipped unless the library was built with the cargo
-//! feature `pauses` (scripts/storm.sh).
+//! Tests each window of the lease protocol: one session waits between two steps, until the test releases it, while
+//! another session acts. The tests are skipped unless the library was built with the cargo feature `pauses`
+//! (scripts/storm.sh).
 
 use std::thread;
 
@@ -19,7 +19,8 @@ use postgres::Client;
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// Changes the source. Releases the session in the window when the change is done or waits for that session.
+/// Changes the source while a session waits in a window. Releases that session once the change is done or waits for the
+/// session.
 fn change_meanwhile(cluster: &Cluster, database: &Database, watch: &mut Client) {
     let mut writer = database.connect();
     let backend = writer.number("SELECT pg_backend_pid()");
@@ -56,7 +57,7 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
         for leased in [true, false] {
             for window in [LOAD_TO_STORE, ANNOUNCED_TO_WRITTEN, WRITTEN_TO_CHECKED] {
                 if storage == "memory" && window != LOAD_TO_STORE {
-                    continue; // the others are of tables
+                    continue; // the other windows exist only for tables
                 }
                 let what = format!("{storage}, leased: {leased}, window {window}");
                 let database = with_source(cluster, storage);
@@ -88,7 +89,7 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
     cluster.connect("postgres").nothing_pending();
 }
 
-/// While a change is in each of its windows, other sessions fetch, take a lease as a client, and store a value.
+/// While a change is in each of its windows, other sessions fetch, take a lease as a client does, and store a value.
 #[test]
 fn in_any_window_of_a_change_nothing_old_is_stored() {
     let cluster = Cluster::with_tier(&[]);
@@ -98,7 +99,7 @@ fn in_any_window_of_a_change_nothing_old_is_stored() {
     for storage in ["unlogged", "memory"] {
         for window in [MARK_TO_REMOVE, MARK_TO_VISIBLE, VISIBLE_TO_UNMARK] {
             if (storage, window) == ("memory", MARK_TO_REMOVE) {
-                continue; // it is of tables
+                continue; // this window exists only for tables
             }
             let what = format!("{storage}, window {window}");
             let database = with_source(cluster, storage);
@@ -139,7 +140,7 @@ fn in_any_window_of_a_change_nothing_old_is_stored() {
     cluster.connect("postgres").nothing_pending();
 }
 
-/// Two sessions have found no entry. The session that gets the lease second finds the value that the first has stored.
+/// Two sessions find no entry. The session that gets the lease second finds the value that the first session stored.
 #[test]
 fn a_fetch_that_wins_after_another_has_stored_loads_nothing() {
     let cluster = Cluster::with_tier(&[]);

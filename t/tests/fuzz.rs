@@ -1,5 +1,5 @@
-//! Calls every function with random arguments: no crash, no error without a documented SQLSTATE, and a consistent tier
-//! afterwards. `scripts/fuzz-sql.sh` makes many more calls.
+//! Calls every function with random arguments. Checks that the server does not crash, that every SQLSTATE is
+//! documented, and that the tier is consistent afterwards. `scripts/fuzz-sql.sh` makes many more calls.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -96,8 +96,8 @@ fn call_at_random(
     answers
 }
 
-/// Restores the session. A timeout that fires just after its statement has ended hits the next statement, which may be
-/// the test's own.
+/// Restores the session. A timeout that fires just after its statement has ended cancels the next statement. If it
+/// cancels the restore, the restore runs again.
 fn put_back(session: &mut Client) {
     let back = "ROLLBACK; RESET statement_timeout; RESET ROLE";
     if let Err(error) = session.try_lines(back) {
@@ -106,8 +106,7 @@ fn put_back(session: &mut Client) {
     }
 }
 
-/// Checks that no copy differs from its row, every byte is accounted for, no mark remains, and the server has not
-/// crashed.
+/// Checks that no copy differs from its row, every byte is accounted for, no mark remains, and the log shows no crash.
 fn is_sound(cluster: &Cluster, session: &mut Client) {
     let caches = session.lines(
         "SELECT a.cache FROM pgcache.all_caches a JOIN pg_class c ON c.oid = a.cache \

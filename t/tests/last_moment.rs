@@ -1,5 +1,5 @@
-//! Tests user-defined triggers of a cache that fire because a commit removes entries. They must fire while Postgres can
-//! still clean up the cursors and remote connections that they leave behind, or not at all.
+//! Tests user-defined triggers of a cache that fire while a commit removes entries. They must fire early enough that
+//! Postgres can still close the cursors and remote connections that they leave open, or not at all.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -7,8 +7,8 @@ use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// Creates a cache that depends on a table, with an entry, and a trigger of its own with this body that fires when an
-/// entry is removed.
+/// Creates a cache with one entry that depends on a table. The cache has a trigger that runs `body` before an entry is
+/// removed.
 fn cache_with_trigger(session: &mut Client, body: &str) {
     session.run(&format!(
         "SELECT cache_create('c'); CREATE TABLE source (id text PRIMARY KEY, v int); SELECT cache_depend('source', 'id', 'c');
@@ -22,7 +22,8 @@ fn cache_with_trigger(session: &mut Client, body: &str) {
     ));
 }
 
-/// All ways to a commit: alone, in a block, under a savepoint, in a procedure, by a deferred trigger.
+/// Writes that commit in every way: as a single statement, in a transaction block, under a savepoint, in a procedure,
+/// and in a deferred trigger.
 const WRITES: &[&[&str]] = &[
     &["UPDATE source SET v = v + 1"],
     &[
@@ -45,7 +46,8 @@ const WRITES: &[&[&str]] = &[
     &["INSERT INTO first VALUES (1)"],
 ];
 
-/// Checks that the entry is removed each time, and that its trigger has run once for it.
+/// Runs each of `WRITES`. Checks that the commit removes the entry, fires the trigger once, leaves no cursor open and
+/// does not damage the table that the trigger reads.
 fn goes_each_time(session: &mut Client) {
     session.run(
         "CREATE OR REPLACE PROCEDURE writes() LANGUAGE plpgsql AS $$ BEGIN UPDATE source SET v = v + 1; COMMIT; END $$;
@@ -96,7 +98,8 @@ fn a_cursor_that_a_trigger_leaves_open_ends_with_the_transaction() {
 fn a_trigger_may_fail() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
-    // A Postgres with assertions crashes on an exception block inside of COMMIT, also in a deferred trigger.
+    // A Postgres with assertions crashes on an exception block inside COMMIT, even one in a deferred trigger without
+    // pgcache.
     let asserts = session.text("SHOW debug_assertions") == "on";
     cache_with_trigger(
         &mut session,
@@ -130,7 +133,8 @@ fn a_trigger_may_read_a_table_of_another_server() {
     }
     cache_with_trigger(&mut session, "PERFORM i FROM public.far;");
     goes_each_time(&mut session);
-    // With an older connection, and as the first statement of a session.
+    // Repeat with a postgres_fdw connection that is already open, then with the write as the first statement of a
+    // session.
     session.run("SELECT i FROM far");
     goes_each_time(&mut session);
     let mut session = database.connect();
@@ -138,7 +142,7 @@ fn a_trigger_may_read_a_table_of_another_server() {
     assert!(!cluster.log_text().contains("PANIC"));
 }
 
-/// Connects the database to itself by postgres_fdw. Returns false if this Postgres lacks postgres_fdw.
+/// Connects the database to itself through postgres_fdw. Returns false if this Postgres lacks postgres_fdw.
 fn connect_to_itself(database: &Database, session: &mut Client) -> bool {
     let there = "SELECT count(*) FROM pg_available_extensions WHERE name = 'postgres_fdw'";
     if session.number(there) == 0 {
@@ -176,7 +180,8 @@ fn closing_all_cursors_keeps_entries_only_where_triggers_would_run_too_late() {
     assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
 }
 
-/// Postgres closes portals in the order of their hashed names, and a table that is read by a cursor cannot be altered.
+/// A table cannot be altered while a cursor reads it. Postgres closes portals in the order of their names' hashes, so
+/// the test tries several names.
 #[test]
 fn cursors_on_rows_that_a_commit_changes_are_closed_before() {
     let database = Cluster::shared().database();

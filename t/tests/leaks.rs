@@ -9,7 +9,8 @@ use postgres::Client;
 /// The number of calls of one statement, each in its own transaction, so that no memory is held until a transaction
 /// ends.
 const ROUND: u64 = 200;
-/// The growth that is allowed: for example a relcache entry that is rebuilt, or a plan that is made at its second use.
+/// The growth that is allowed, for example for a relcache entry that is rebuilt, or a plan that is made at its second
+/// use.
 const SLACK_KB: i64 = 250;
 
 fn calls() -> u64 {
@@ -20,7 +21,7 @@ fn calls() -> u64 {
 }
 
 /// Returns a backend's own memory in kB: the size of Postgres' contexts, and all memory that is not shared. Subtracts
-/// the size of the catalog caches, which grow with every CREATE and DROP, of pgcache or not.
+/// the size of the catalog caches, which grow with every CREATE and DROP of any object.
 fn memory(session: &mut Client) -> (i64, i64) {
     let contexts = session.lines(
         "SELECT (sum(total_bytes) FILTER (WHERE name <> 'CacheMemoryContext') / 1024)::bigint, \
@@ -106,7 +107,7 @@ fn no_function_leaks_memory_whether_it_succeeds_or_fails() {
             {
                 continue;
             }
-            // The second cache is for conversions alone.
+            // The second cache only tests conversions.
             if cache == "j"
                 && ![
                     "cache_get",
@@ -168,7 +169,7 @@ fn attaching_and_detaching_leaks_no_memory() {
     );
 }
 
-/// In each round the rows of the previous round have expired, so the round hides and replaces them.
+/// In each round the previous round's rows have expired, so the statements hide and replace these rows.
 #[test]
 fn plain_sql_over_expired_rows_leaks_no_memory() {
     let mut session = Cluster::shared().database().connect();

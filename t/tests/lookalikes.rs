@@ -65,7 +65,8 @@ fn a_writer_of_a_source_needs_no_right_on_the_schema_of_pgcache() {
     tables_can_be_altered(&mut writer, "own");
 }
 
-/// pgcache writes the text of a job, and its creator is often a superuser.
+/// The job runs as its creator, often a superuser. So the text that pgcache writes for it must not call a function of
+/// the same name in another schema.
 #[test]
 fn a_job_calls_the_function_of_pgcache_and_no_other_of_its_name() {
     let database = Cluster::shared().database();

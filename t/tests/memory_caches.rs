@@ -1,5 +1,5 @@
-//! Tests memory caches: changes take effect at once, a rollback does not undo them, and entries may be evicted but a
-//! write is never refused.
+//! Tests memory caches: changes take effect at once, a rollback does not undo them, and a write evicts entries but is
+//! never refused.
 
 use std::thread;
 use std::time::Duration;
@@ -90,7 +90,8 @@ fn after_a_restart_it_is_empty_and_works() {
     }
 }
 
-/// Small entries need a larger index than large entries. A setting takes precedence over the sizes of the last run.
+/// Small entries need a larger index than large entries. The setting takes precedence over the entry size of the last
+/// run.
 #[test]
 fn the_index_is_made_for_the_entries_of_the_last_run() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '16MB'"]);
@@ -179,7 +180,7 @@ fn eviction_never_fails_a_write() {
     assert!(session.holds("SELECT hot_bytes = 0 FROM pgcache.stats WHERE cache = 'm'::regclass"));
 }
 
-/// Sets values from 1 byte to the largest size, in phases and mixed; every entry that remains is correct.
+/// Sets values from 1 byte to the largest size, in phases and mixed. Checks that every entry that remains is correct.
 fn fill(session: &mut Client, writer: u64) {
     for size in [
         "1",
@@ -237,7 +238,7 @@ fn counters_lose_nothing() {
     assert_eq!(session.text("SELECT cache_get('n', 'm')"), "80000");
 }
 
-/// Of concurrent calls of `add` or `cas`, exactly one wins.
+/// Of several concurrent calls of `cache_add` or `cache_cas`, exactly one succeeds.
 #[test]
 fn add_and_cas_have_one_winner_each_time() {
     let database = with_cache();
@@ -297,7 +298,7 @@ const BIG: [&str; 2] = [
     "pgcache.hot_max_value = '128MB'",
 ];
 
-/// The JSON takes long to print, so that another session can write between the read of the value and its return.
+/// The JSON takes long to print. So another session can write between the read of the value and its return.
 #[test]
 fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
     let cluster = Cluster::with_tier(&BIG);
@@ -319,7 +320,7 @@ fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
     }
 }
 
-/// Printing the first value takes longer than the next values live.
+/// While the first value is printed, the deadlines of the next values pass.
 #[test]
 fn a_page_that_is_shorter_than_requested_is_the_last() {
     let cluster = Cluster::with_tier(&BIG);

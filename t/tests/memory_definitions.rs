@@ -1,4 +1,4 @@
-//! Tests memory caches as relations: they are created, dropped, dumped and granted, also on servers without a hot tier.
+//! Tests memory caches as relations: CREATE, DROP, dumps and privileges, also on servers without a hot tier.
 
 use std::process::Stdio;
 use std::thread;
@@ -38,7 +38,7 @@ fn dropping_it_or_rolling_back_its_creation_frees_all() {
     session.sums_up();
 }
 
-/// A session in the middle of a transaction has not yet received the message about the drop.
+/// A session that runs a statement has not yet received the message about the drop.
 #[test]
 fn a_writer_that_has_not_seen_the_drop_leaves_nothing_behind() {
     let cluster = Cluster::with_tier(&[]);

@@ -1,5 +1,5 @@
 //! Tests messages: the text and hint of each error, the GRANT in the hint for a missing privilege, and notices about
-//! names and about features that a server lacks. No message shows a part of a key or a value.
+//! names and about features that a server lacks. Also tests that no message shows a part of a key or a value.
 
 use std::sync::mpsc::Receiver;
 
@@ -269,7 +269,7 @@ const RAISED: &[(&str, &str)] = &[
     ),
 ];
 
-/// The errors that one session can raise without preload, and the calls that raise them.
+/// The errors that one session can raise on a server without preload, and the calls that raise them.
 const RAISED_WITHOUT_PRELOAD: &[(&str, &str)] = &[
     (
         "leases need pgcache's shared memory",
@@ -440,7 +440,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// An error as documented in docs/reference.md.
+/// An error, as docs/reference.md describes it.
 struct Documented {
     state: String,
     message: String,
@@ -578,8 +578,8 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Checks that a call without a needed privilege fails with the GRANT as its hint, and passes this check after the
-/// GRANT.
+/// Checks that a call without a needed privilege fails, that the hint has the GRANT, and that the call passes the
+/// privilege check after this GRANT.
 fn check_grants(storage: &str) {
     let database = Cluster::hot().database();
     let mut admin = database.connect();
@@ -663,7 +663,7 @@ fn no_hint_suggests_a_grant_on_a_relation_that_is_no_cache() {
     }
 }
 
-/// A call that needs only DELETE runs its statement as the owner.
+/// A call that needs only DELETE runs its statement as the owner, so the owner needs the other privileges.
 #[test]
 fn the_hint_names_the_owner_if_the_owner_lacks_the_privilege() {
     let database = Cluster::hot().database();
@@ -724,7 +724,7 @@ fn a_write_on_a_read_only_server_names_the_caches_that_can_be_written() {
     session.run("SELECT cache_set('k', 'v', cache => 'm')"); // the hint is true
 }
 
-/// A key and a value of which no message may show even a part.
+/// A key and a value. No message may show even a part of them.
 const KEY: &str = "Kq7keypiece";
 const VALUE: &str = "Vx9valuepiece";
 
@@ -747,7 +747,7 @@ fn shows_nothing(session: &mut Client, call: &str) {
     }
 }
 
-/// Text, bytes and JSON that a jsonb cache refuses. Each contains the secret value.
+/// Text, bytes and JSON that a jsonb cache rejects. Each contains the secret value.
 const NO_JSON: [&str; 6] = [
     "'Vx9valuepiece'",
     "'{\"a\": Vx9valuepiece}'",
@@ -803,7 +803,7 @@ fn a_value_that_cannot_be_converted_is_not_shown() {
                 shows_nothing(&mut session, &call);
             }
         }
-        // Bytes that are not text: Postgres shows them as 0xc3 0x28.
+        // The bytes are not valid text. Postgres would show them as 0xc3 0x28.
         let bytes = "'\\xc328'::bytea";
         session.run(&format!(
             "SELECT cache_set_bytes('{KEY}', {bytes}, cache => '{prefix}b')"
@@ -884,7 +884,7 @@ fn a_row_that_violates_a_constraint_is_not_shown() {
             format!("cache_fetch('{KEY}', $$SELECT {value}::text$$, cache => 'c')"),
         ] {
             if state == "23502" && call.starts_with("cache_fetch") {
-                continue; // gives back what it cannot store
+                continue; // returns a value that it cannot store, without an error
             }
             let call = format!("SELECT {call}");
             let error = refused(session.try_lines(&call), state);
@@ -894,7 +894,7 @@ fn a_row_that_violates_a_constraint_is_not_shown() {
                     .is_some_and(|detail| detail.contains("not shown")),
                 "{error:?}"
             );
-            // The context is left out. It contains the text of the loader, which belongs to the caller.
+            // Ignore the context: it contains the loader's text, which the caller wrote.
             let shown = format!(
                 "{} {:?} {:?}",
                 error.message(),
@@ -906,7 +906,7 @@ fn a_row_that_violates_a_constraint_is_not_shown() {
     }
 }
 
-/// Connects a session, and returns it with the channel of its notices.
+/// Connects a session. Returns it with a channel that receives its notices.
 fn with_notices(database: &Database) -> (Client, Receiver<DbError>) {
     database.cluster.connect_with_notices(&database.name)
 }
@@ -948,7 +948,7 @@ fn a_folded_or_truncated_name_raises_a_notice() {
         ("Users", "00000", "users"),
         ("public.\"Users\"", "", ""),
         ("PUBLIC . Shops", "00000", "shops"),
-        ("PUBLIC.plain", "", ""), // the schema's name is no cache's
+        ("PUBLIC.plain", "", ""), // the name of a schema is not the name of a cache
         ("\"a\"\".B\"", "", ""),
         (long.as_str(), "42622", &long[..63]),
     ] {
@@ -981,7 +981,7 @@ fn a_publication_that_includes_a_new_logged_cache_is_reported() {
             "CREATE SCHEMA s; SELECT cache_create('s.before', storage => 'logged');
              CREATE PUBLICATION named FOR TABLE s.before",
         );
-        // Postgres itself warns that the tests' wal_level does not support logical replication.
+        // Discard Postgres' own warning that the tests' wal_level does not support logical replication.
         received(&notices);
         session.run("SELECT cache_create('s.early', storage => 'logged')");
         assert_eq!(received(&notices).len(), 0, "{of}: no publication of all");
@@ -1018,7 +1018,7 @@ fn a_notice_reports_the_column_that_attaching_adds() {
         notice.message().contains("\"expires_at\"") && hint.contains("expires_column"),
         "{notice:?}"
     );
-    // The statements of the hint work.
+    // The statements in the hint work.
     session.run(
         "SELECT cache_detach('c'); ALTER TABLE c DROP expires_at; SELECT cache_attach('c', expires_column => 'expires')",
     );
@@ -1038,7 +1038,7 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     let hint = notice.hint().expect("it says what to do");
     let lines: Vec<&str> = hint.lines().filter(|line| line.contains(" = ")).collect();
     assert_eq!(lines.len(), 2, "{hint}");
-    // With either of the two preload settings, plain SQL does not see expired rows.
+    // With either of the two preload settings in the hint, plain SQL does not see expired rows.
     let seen = |notice: &DbError| {
         notice
             .detail()
@@ -1074,7 +1074,7 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     session.run("BEGIN; SAVEPOINT s; CREATE EXTENSION pgcache; ROLLBACK TO s; COMMIT");
     assert_eq!(received(&notices).len(), 0);
 
-    // The suggested lines work.
+    // The lines that the hint suggests work.
     drop(session);
     cluster.configure(&lines);
     cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
@@ -1140,8 +1140,8 @@ fn the_lines_that_are_missing_keep_other_libraries() {
     );
 }
 
-/// The message for a misspelt cache is Postgres' own, because Postgres reads the name before it calls pgcache's
-/// function. The reference quotes the message and names the things to check.
+/// Postgres itself raises the error for a misspelt cache, because it reads the name before it calls pgcache's function.
+/// The reference quotes the message and names the things to check.
 #[test]
 fn the_message_of_a_misspelt_cache_is_the_one_that_the_reference_explains() {
     let mut session = Cluster::shared().database().connect();

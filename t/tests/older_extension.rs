@@ -1,6 +1,6 @@
 //! Tests a database whose extension is older than the server's library, the state between a package update and ALTER
-//! EXTENSION UPDATE, which may last weeks. The old functions continue to work. Newer functions are refused with the
-//! reason.
+//! EXTENSION UPDATE, which may last weeks. The old functions continue to work, and calls that need the newer extension
+//! fail with an error that says why.
 
 use std::time::{Duration, Instant};
 
@@ -43,8 +43,8 @@ fn every_function_that_it_has_works() {
     }
 }
 
-/// Reads a key four times, so that later reads are served from a copy if there can be one, and checks that all reads
-/// agree. It cannot wait for the copy, because 0.1.0 has no counters that would show it.
+/// Reads a key four times, so that a copy serves the later reads if a copy can exist, and checks that all reads agree.
+/// It cannot wait for the copy, because 0.1.0 has no counters that show it.
 fn said(session: &mut Client, key: &str) -> Option<String> {
     let get = format!("SELECT cache_get('{key}', 'c')");
     let first = session.value(&get);
@@ -52,7 +52,7 @@ fn said(session: &mut Client, key: &str) -> Option<String> {
     first
 }
 
-/// One session exists before, during and after the update.
+/// One session stays open before, during and after the update.
 #[test]
 fn its_copies_are_coherent_and_an_update_takes_nothing_from_open_sessions() {
     let cluster = Cluster::with_tier(&[]);
@@ -118,7 +118,7 @@ fn wait_until_swept(session: &mut Client, version: &str) {
     }
 }
 
-/// The worker looks for a view that 0.1.0 does not have.
+/// The worker sweeps a database only if its extension has a view that 0.1.0 lacks.
 #[test]
 fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '300ms'"]);
@@ -128,7 +128,7 @@ fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
         let put = "INSERT INTO c VALUES ('old', '1', '2020-01-01')";
         session.run(put);
         if version == "0.1.0" {
-            // The worker has found the old version, and would look again only after ten minutes.
+            // Let the worker see the old version. Without the update it checks again only after ten minutes.
             std::thread::sleep(Duration::from_secs(2));
             session.run("ALTER EXTENSION pgcache UPDATE");
         }

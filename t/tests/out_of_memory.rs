@@ -1,7 +1,7 @@
-//! Tests that a backend which runs out of memory raises 53200 and continues, and that the tier is unchanged.
+//! Tests that a backend that runs out of memory raises 53200 and continues, and that the tier stays consistent.
 //!
-//! A failed allocation in Rust, or an error whose report needs memory, would end the backend, and the postmaster would
-//! restart the server.
+//! If an allocation failed in Rust, or if the report of the error needed more memory, the backend would end, and the
+//! postmaster would restart the server.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -13,7 +13,7 @@ use postgres::Client;
 /// The memory that a backend may take beyond its present size, in kilobytes.
 const LIMITS: &[u64] = &[3_000, 6_000, 10_000, 17_000, 30_000, 50_000];
 
-/// Settings under which only the backend itself needs memory: no JIT compiler, no parallel workers.
+/// Settings under which only the backend itself needs memory: without JIT and without parallel workers.
 const PLAIN: &[&str] = &["jit = off", "max_parallel_workers_per_gather = 0"];
 
 const EVERYTHING: &str = "max_rows => 2147483647, cache =>";
@@ -67,8 +67,8 @@ fn fill(session: &mut Client) {
     session.run("SELECT cache_get('k' || i, 't') FROM generate_series(1, 1000) AS i");
 }
 
-/// Opens a session that has already loaded everything that the statements need, with a stack that need not grow: a
-/// stack that cannot grow ends a backend, whatever code runs on it.
+/// Opens a session that has already loaded everything that the statements need, and whose stack need not grow. If a
+/// stack cannot grow, the backend ends, whatever code it runs.
 fn warm_session(cluster: &Cluster) -> Client {
     let mut session = cluster.connect("postgres");
     session
@@ -82,7 +82,8 @@ fn warm_session(cluster: &Cluster) -> Client {
     session
 }
 
-/// Limits the backend to this many kilobytes beyond its present size. Only the process' own user may do so.
+/// Limits the backend to this many kilobytes beyond its present size. The command runs as the server's user, because
+/// only that user may set the limit.
 fn limit(cluster: &Cluster, session: &mut Client, more: u64) {
     let pid = session.text("SELECT pg_backend_pid()");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a live backend");
@@ -123,7 +124,8 @@ fn a_backend_without_memory_raises_an_error_and_lives_on() {
                 }
             }
         }
-        // The observing session is on the same server, and does not wait for a lock of the other session.
+        // The witness is a session of the same server. It must not have to wait for a lock that the failed session
+        // kept.
         witness.nothing_pending();
         witness.sums_up();
         witness.verified("t");

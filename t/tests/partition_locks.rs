@@ -1,6 +1,6 @@
 //! Tests statements that write one partition of a cache: they lock only that partition, need only its privileges, and
 //! fire only its triggers. Also tests caches that are partitions of an ordinary table, and the trigger that pgcache
-//! gives them.
+//! creates on such a cache.
 
 use std::thread;
 
@@ -36,9 +36,9 @@ fn waiting(
     done
 }
 
-/// DETACH PARTITION and cache_alter lock the whole table and wait for the partition, which a statement by the
-/// partition's name has locked. So neither the statement nor its commit may need a lock on the whole table; otherwise
-/// the two would deadlock.
+/// DETACH PARTITION and cache_alter lock the whole table, and then wait for a partition that a statement has locked by
+/// the partition's name. So neither the statement nor its commit may need a lock on the whole table; otherwise the two
+/// sessions would deadlock.
 #[test]
 fn a_write_to_a_partition_by_name_takes_no_lock_on_the_whole() {
     let database = Cluster::hot().database();
@@ -49,10 +49,10 @@ fn a_write_to_a_partition_by_name_takes_no_lock_on_the_whole() {
         "SELECT cache_alter('c', ttl => '2 hours')",
         "ALTER TABLE c DETACH PARTITION c_2",
     ] {
-        // Postgres itself locks the whole table at the first row that a session writes, because it reads the
-        // partition's bounds.
+        // Postgres itself locks the whole table when a session writes its first row, because it reads the partition's
+        // bounds.
         session.run("INSERT INTO c_2 VALUES ('x', 'first', NULL)");
-        // Locks the partition, and writes no key yet.
+        // Lock the partition without writing a key.
         session.run("BEGIN; SET LOCAL statement_timeout = '60s'; DELETE FROM c_2 WHERE key = 'x'");
         let done = waiting(&database, &mut witness, ddl);
         session.run("INSERT INTO c_2 VALUES ('x', 'mine', NULL)");
@@ -92,7 +92,7 @@ fn a_write_of_one_key_does_not_wait_for_other_partitions() {
     );
 }
 
-/// A removal as the partition's owner checks only the code of the partition's own triggers.
+/// A removal that runs as a partition's owner checks only the triggers of that partition.
 #[test]
 fn a_strangers_trigger_counts_in_its_own_partition_alone() {
     let database = Cluster::shared().database();
@@ -109,7 +109,7 @@ fn a_strangers_trigger_counts_in_its_own_partition_alone() {
         session.try_lines("INSERT INTO c (key) VALUES ('a')"),
         "42501",
     );
-    // Each partition has an owner of its own.
+    // Each partition has its own owner.
     session.run(&format!(
         "ALTER TABLE c_1 OWNER TO {stranger}; INSERT INTO c (key, value) VALUES ('a', 'new')"
     ));
@@ -126,12 +126,13 @@ const ABOVE: &str =
      ALTER TABLE above ATTACH PARTITION c FOR VALUES IN ('c')";
 
 const PUT: &str = "INSERT INTO above VALUES ('c', 'k', 'new', NULL)";
-/// Loads the library without preload. A session without the library does not notice DDL on a cache.
+/// A statement that loads the library on a server without preload. Without the library, a session does not notice DDL
+/// on a cache.
 const LOAD: &str = "SELECT cache_forever()";
 const TRIGGERS: &str = "SELECT count(*) FROM pg_trigger WHERE tgname = 'pgcache_renew'";
 
 fn above(session: &mut Client) {
-    // The columns of a partition may have another order.
+    // The columns of a partition may be in a different order.
     for statement in ABOVE.split(';') {
         session.run(statement);
     }

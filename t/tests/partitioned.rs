@@ -1,5 +1,5 @@
-//! Tests partitioned tables as caches, with several sessions, the worker and a dump; and the resources that COPY keeps
-//! open.
+//! Tests partitioned tables as caches, with several sessions, the worker and a dump. Also tests the resources that COPY
+//! keeps open.
 
 use std::io::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use pgcache_tests::stage::succeed;
 use pgcache_tests::wait::wait_until;
 use postgres::fallible_iterator::FallibleIterator;
 
-/// A cache with two partitions whose columns have different orders.
+/// A cache with two partitions, whose columns are in different orders.
 const PARTED: &str =
     "CREATE TABLE c (id text PRIMARY KEY, v text, e timestamptz) PARTITION BY LIST (id);
      CREATE TABLE c_1 PARTITION OF c FOR VALUES IN ('a', 'b');
@@ -45,7 +45,7 @@ fn a_partitioned_cache_comes_back_from_a_dump() {
     }
 }
 
-/// Restores the original's dump.
+/// Restores the original's dump in a new database.
 fn restored(original: &Database, options: &[&str]) -> Database<'static> {
     let file = original
         .cluster
@@ -82,8 +82,8 @@ fn watchers_get_changes_of_a_partition_under_the_name_of_the_whole() {
     }
 }
 
-/// A session computes a value while another session writes a partition by its own name. The first session does not
-/// overwrite that write.
+/// A session computes a value while another session writes a partition by the partition's name. The first session does
+/// not overwrite that write.
 #[test]
 fn a_write_to_a_partition_voids_the_lease_of_its_key() {
     let database = Cluster::hot().database();
@@ -125,7 +125,7 @@ fn the_worker_sweeps_partition_by_partition_and_waits_for_none() {
     session.run("TRUNCATE c");
     session.run(put);
     wait_until("a sweep of both", || session.text(all) == "bz");
-    // The cache is idle; then a new partition contains expired rows.
+    // While the cache is idle, attach a new partition with expired rows.
     std::thread::sleep(Duration::from_secs(2));
     session.run(
         "CREATE TABLE c_3 (LIKE c); INSERT INTO c_3 VALUES ('m', 'dead', '-infinity'), ('n', 'live', NULL);
@@ -139,7 +139,7 @@ fn the_worker_sweeps_partition_by_partition_and_waits_for_none() {
     assert_eq!(session.text(second), "z");
 }
 
-/// Resources that COPY keeps open end with it, also if an error ends it, in a savepoint too.
+/// COPY releases the resources that it keeps open, also if it fails, and also inside a savepoint.
 #[test]
 fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
     let database = Cluster::shared().database();
@@ -156,7 +156,7 @@ fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
     session.run(&format!(
         "COPY (SELECT key, 'new' FROM lines ORDER BY n) TO '{file}'"
     ));
-    // Another COPY, and a COPY that fails, while this COPY runs.
+    // Run another COPY, and a COPY that fails, while this COPY runs.
     session.run(&format!(
         "CREATE FUNCTION inner_copies() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
@@ -181,7 +181,7 @@ fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
     let both = "SELECT (SELECT count(*) FROM c WHERE value = 'new'), (SELECT count(*) FROM d WHERE value = 'new')";
     assert_eq!(session.lines(both), ["10|10"]);
     session.run("DROP TRIGGER inner_copies ON c; UPDATE c SET expires_at = '-infinity'");
-    // A scan that waits for a row ends with an error. Later scans start anew.
+    // COPY fails while it waits for a row. Later COPY commands begin a new scan.
     other.run("BEGIN; UPDATE c AS pgcache_c SET value = 'theirs' WHERE key = 'k4'");
     session.run("SET lock_timeout = '300ms'");
     for _ in 0..2 {
@@ -195,7 +195,7 @@ fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
     assert_eq!(session.lines(both), ["10|10"]);
 }
 
-/// COPY keeps no page pinned between two rows, so VACUUM need not wait for a COPY that waits for its client.
+/// COPY keeps no page pinned between two rows, so VACUUM does not wait for a COPY that waits for its client.
 #[test]
 fn a_copy_that_waits_for_its_client_blocks_no_session() {
     let database = Cluster::shared().database();
@@ -220,8 +220,8 @@ fn a_copy_that_waits_for_its_client_blocks_no_session() {
     );
 }
 
-/// A trigger that COPY fires may also empty or drop the cache that it writes; an error that is caught leaves nothing
-/// open.
+/// A trigger that COPY fires may empty or drop the cache that COPY writes. An error that the trigger catches leaves no
+/// resource open.
 #[test]
 fn resources_that_copy_keeps_open_block_none_of_its_triggers() {
     let database = Cluster::shared().database();

@@ -18,7 +18,7 @@ use postgres::types::Type;
 
 const PID: &str = "SELECT pg_backend_pid()";
 
-/// Connects a client that occupies a server session, the one used last, until it commits.
+/// Connects a client whose open transaction occupies a server session, the one that was used last.
 fn occupying(pooler: &Pooler) -> Client {
     let mut other = pooler.connect();
     other.run("BEGIN");
@@ -51,7 +51,7 @@ fn many_clients_share_few_sessions_and_lose_nothing() {
     }
 }
 
-/// Sets, reads and counts. Returns the server sessions in which its statements ran.
+/// Sets, reads and counts. Returns the server sessions in which the client's statements ran.
 fn work(client: &mut Client, number: i32) -> BTreeSet<String> {
     let mut pids = BTreeSet::new();
     for round in 0..50 {
@@ -109,7 +109,7 @@ fn a_setting_of_the_role_is_everywhere() {
     assert_eq!(client.text("SHOW pgcache.fetch_wait"), "2s");
 }
 
-/// Two of three server sessions wait for the third, and the other clients wait for a server session.
+/// Of three server sessions, two wait for the third. The other clients wait for a server session.
 #[test]
 fn a_fetch_loads_once_for_all_clients() {
     let database = Cluster::hot().database();
@@ -144,7 +144,8 @@ fn a_lease_is_good_in_another_session() {
     assert_eq!(client.text("SELECT cache_get('k')"), "v");
 }
 
-/// Returns the results of two clients that wait for a third, the winner, with this many server sessions for all three.
+/// Lets two clients wait for a third client, the winner, with this many server sessions for all three. Returns the two
+/// results.
 fn waiters_get(sessions: u32) -> [String; 2] {
     let database = Cluster::hot().database();
     let mut direct = database.connect();
@@ -168,8 +169,8 @@ fn waiters_get(sessions: u32) -> [String; 2] {
     })
 }
 
-/// Waiting clients that hold all server sessions keep the winner from storing. The same happens with an application's
-/// own pool.
+/// If waiting clients hold all server sessions, the winner cannot store its value. The same happens with a pool in the
+/// application.
 #[test]
 fn waiters_that_hold_all_sessions_keep_the_winner_from_storing() {
     let starved = waiters_get(2);

@@ -77,7 +77,7 @@ fn on_conflict_do_select_returns_live_rows_and_takes_the_place_of_expired_ones()
     }
 }
 
-/// A condition of DO SELECT is evaluated for the live row only.
+/// DO SELECT evaluates its condition only for the live row.
 #[test]
 fn a_condition_of_do_select_never_sees_an_expired_value() {
     if is_older() {
@@ -100,14 +100,14 @@ fn a_condition_of_do_select_never_sees_an_expired_value() {
         assert_eq!(again, expected, "{value}");
         session.run("SELECT cache_delete('k', 'c')");
     }
-    // The control: a session that shows expired rows finds the old one.
+    // The control: a session that shows expired rows finds the expired row.
     session.run("SELECT cache_set('k', 'old', ttl => '1 ms', cache => 'c'), pg_sleep(0.01)");
     session.run("SET pgcache.show_expired = on");
     let shown = "INSERT INTO c (key, value) VALUES ('k', 'new') ON CONFLICT (key) DO SELECT WHERE c.value = 'old' RETURNING value";
     assert_eq!(session.lines(shown), ["old"]);
 }
 
-/// Writes its own keys and reads each immediately, by functions and plain SQL in turn. Returns the number of writes.
+/// Writes its own keys and reads each immediately, with functions and plain SQL in turn. Returns the number of writes.
 fn write_until(database: &Database, name: &str, ends: &AtomicBool) -> usize {
     let (mut writer, mut reader) = (database.connect(), database.connect());
     let mut turns = 0;
@@ -127,7 +127,7 @@ fn write_until(database: &Database, name: &str, ends: &AtomicBool) -> usize {
             ),
         };
         writer.run(&write);
-        // The first read may use the table, the second one uses the copy.
+        // The first read may use the table, the second read the copy.
         for _ in 0..2 {
             let read = reader.value(&format!("SELECT cache_get('{key}', 'c')"));
             assert_eq!(read.as_deref(), Some(value.as_str()), "{key} after {write}");
@@ -204,8 +204,8 @@ fn writes_during_repack_concurrently_are_read_at_once() {
     session.nothing_pending();
 }
 
-/// A snapshot from before the rewrite sees no row of the new file. This empty result must not become a copy or a reply
-/// for other sessions.
+/// A snapshot taken before the rewrite sees no row of the new file. pgcache must not store this empty result as a copy,
+/// nor return it to other sessions.
 #[test]
 fn a_snapshot_from_before_repack_concurrently_leaves_no_old_answer() {
     if is_older() {
@@ -257,7 +257,7 @@ fn wait_for_lsn_lets_a_session_read_its_own_writes_on_a_standby() {
         assert_eq!(reader.lines(&wait(&lsn, "TIMEOUT '60s'")), ["success"]);
         assert_eq!(reader.text("SELECT cache_get('k', 'c')"), value);
     }
-    // The statement waits for replay, not for a fixed time.
+    // While replay is paused, WAIT FOR LSN does not return success.
     reader.run("SELECT pg_wal_replay_pause()");
     wait_until("the replay is paused", || {
         reader.text("SELECT pg_get_wal_replay_pause_state()") == "paused"

@@ -1,7 +1,7 @@
-//! Tests the privileges that each function needs: by roles with every subset of the privileges and by owners, on
-//! entries in the hot tier, in the table and in a memory cache.
+//! Tests the privileges that each function needs. Roles with every subset of the privileges, and owners, call each
+//! function on entries in the hot tier, in the table and in a memory cache.
 //!
-//! A function of the extension that is missing in the table of needs (`t/src/needs.rs`) fails the test.
+//! The test fails if the table of needs (`t/src/needs.rs`) lacks a function of the extension.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -20,7 +20,7 @@ fn privileges(subset: u32) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns whether the table allows the call to a caller with these privileges.
+/// Returns whether a caller with these privileges may make the call, according to the table.
 fn may(needs: Needs, subset: u32, owner: bool) -> bool {
     let has_all = |all: &[&str]| all.iter().all(|one| privileges(subset).contains(one));
     match needs {
@@ -31,7 +31,7 @@ fn may(needs: Needs, subset: u32, owner: bool) -> bool {
     }
 }
 
-/// Runs a call, undoes everything that it did, and returns its SQLSTATE, or 00000.
+/// Runs a call and rolls it back. Returns its SQLSTATE, or 00000 for success.
 const TRY: &str = "
     CREATE FUNCTION public.try_as(role name, call text) RETURNS text LANGUAGE plpgsql AS $$
     BEGIN
@@ -43,7 +43,7 @@ const TRY: &str = "
         WHEN OTHERS THEN RETURN SQLSTATE;
     END $$";
 
-/// Creates a cache `name` with entries, and for each subset of the privileges a role `prefix_subset` that has it.
+/// Creates a cache `name` with entries, and a role `prefix_subset` for each subset of the privileges.
 fn cache_with_roles(session: &mut Client, prefix: &str, name: &str, storage: &str) {
     session.run(&format!(
         "SELECT cache_create('{name}', storage => '{storage}')"
@@ -61,8 +61,8 @@ fn cache_with_roles(session: &mut Client, prefix: &str, name: &str, storage: &st
     }
 }
 
-/// Returns each role's answer, in the order of the subsets. The calls run in one query and so in one transaction. Reads
-/// stay hot there, because each comes before any write.
+/// Returns each role's answer, in the order of the subsets. The calls run in one query, and so in one transaction.
+/// Reads stay hot in it, because the transaction of a read makes no write.
 fn answers(session: &mut Client, roles: &str, call: &str) -> Vec<String> {
     session.lines(&format!(
         "SELECT public.try_as('{roles}_' || s, $call$SELECT {call}$call$) \
@@ -89,8 +89,8 @@ fn check(session: &mut Client, roles: &str, cache: &str, where_: &str) {
     }
 }
 
-/// Checks that the owner has only the privileges that the owner's role was granted. Ownership itself is a separate
-/// right.
+/// Checks that an owner has only the privileges that the owner's role was granted, and ownership itself, which some
+/// functions need.
 fn check_owner(session: &mut Client, cache: &str, where_: &str) {
     session.run("CREATE ROLE the_owner");
     session.run("GRANT CREATE ON SCHEMA public TO the_owner");
@@ -104,8 +104,8 @@ fn check_owner(session: &mut Client, cache: &str, where_: &str) {
             session.run(&format!("GRANT {list} ON {cache} TO the_owner"));
         }
         for (function, needs, call) in present(session) {
-            // A statement that needs more privileges than the caller has runs as the owner. That fails for every caller
-            // if the owner has revoked SELECT or UPDATE from the owner's own role.
+            // If a caller has only DELETE, the statement runs as the owner. It fails if the owner's own role lacks
+            // SELECT or UPDATE.
             let has = privileges(subset);
             let lends = needs == DELETE && !(has.contains(&"SELECT") && has.contains(&"UPDATE"));
             if lends || matches!(needs, Elsewhere | Trigger) {
@@ -208,7 +208,7 @@ fn a_hot_entry_is_read_only_by_roles_with_the_privilege() {
             "{function} was not served from the tier"
         );
     }
-    // A revoked privilege takes effect at once, however hot the entry is.
+    // A revoked privilege takes effect at once, even for a hot entry.
     session.run("REVOKE SELECT ON c FROM on_copy_1");
     assert_eq!(
         session.text("SELECT public.try_as('on_copy_1', $$SELECT cache_get('k', 'c')$$)"),
@@ -225,8 +225,8 @@ fn every_function_on_a_memory_cache_needs_the_listed_privileges() {
     session.run(TRY);
     cache_with_roles(&mut session, "on_memory", "m", "memory");
     for (function, needs, call) in present(&mut session) {
-        // Changes of memory caches are not rolled back, so the entries that a role has removed are restored for the
-        // next role.
+        // Rollback does not undo changes of memory caches, so the test restores the entries that a role removed before
+        // the next role calls.
         if matches!(needs, Elsewhere | Trigger) {
             continue;
         }

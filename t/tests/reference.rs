@@ -1,5 +1,5 @@
 //! Tests that docs/reference.md is complete and correct: each function, argument, default, marking and comment, each
-//! column of each view, and each setting equals the catalog's, in both directions, and a call raises no SQLSTATE that
+//! column of each view, and each setting is the same in the page and in the catalog, and a call raises no SQLSTATE that
 //! its entry does not name. `t/lint/tests/reference.rs` compares the messages and hints of the errors.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ fn page() -> String {
     readme::page("docs/reference.md")
 }
 
-/// Fails with the lines that only one side has.
+/// Fails if the lists differ, and shows the lines that only one of them has.
 fn assert_lines(catalog: Vec<String>, page: Vec<String>) {
     assert!(!catalog.is_empty(), "nothing was found in the catalog");
     let catalog: BTreeSet<String> = catalog.into_iter().collect();
@@ -54,7 +54,8 @@ const SIGNATURES: &str = r"
              FROM generate_series(1, cardinality(p.proallargtypes)) AS i
             WHERE p.proargmodes[i] IN ('o', 't')) AS o";
 
-/// Returns the signature with one spelling for types and defaults that the page and the catalog write differently.
+/// Returns the signature with short forms of types and defaults, because the page and the catalog write them
+/// differently.
 fn plain(signature: &str) -> String {
     let mut plain = signature.to_owned();
     for (long, short) in [
@@ -86,7 +87,7 @@ fn its_functions_are_the_catalogs() {
     assert_lines(catalog, page.into_iter().map(written).collect());
 }
 
-/// Returns `cache_get` and `pgcache.verify` of an entry.
+/// Returns the function's name in an entry, such as `cache_get` or `pgcache.verify`.
 fn name(function: &Function) -> &str {
     function.signature.split('(').next().unwrap_or("")
 }
@@ -188,8 +189,7 @@ fn a_description_that_is_no_such_sentence_is_found() {
     }
 }
 
-/// The test of the privilege matrix checks the table of needs, call by call. This test compares the page with that
-/// table.
+/// t/tests/privilege_matrix.rs checks the table of needs, call by call. This test compares the page with that table.
 #[test]
 fn its_privileges_are_those_that_are_tested() {
     for function in reference::functions(&page()) {
@@ -222,7 +222,7 @@ fn its_views_are_the_catalogs() {
     assert_lines(catalog, page.collect());
 }
 
-/// Returns a number in the largest unit of which it is a whole multiple, as Postgres shows it.
+/// Returns a number in the largest unit that divides it, as Postgres shows it.
 fn in_units(value: &str, unit: &str) -> String {
     let units: &[(&str, i64)] = match unit {
         "kB" => &[("GB", 1 << 20), ("MB", 1 << 10), ("kB", 1)],
@@ -270,9 +270,9 @@ fn its_settings_are_the_servers() {
     );
 }
 
-/// SQLSTATEs that are caused by the arguments of these calls and not by the function's work: invalid intervals and
-/// names, columns that the query does not name, loaders and key expressions that are not SQL, a constraint and a view
-/// of the test's own.
+/// SQLSTATEs that come from the arguments of these calls and not from the function's work: invalid intervals and names,
+/// columns that the query does not name, loaders and key expressions that are not SQL, and a constraint and a view that
+/// the test creates.
 const OF_THE_CALL: &[&str] = &[
     "22007", "22008", "22012", "23514", "2BP01", "3F000", "42601", "42602", "42703", "42803",
     "42804", "42883", "42P01", "42P02", "42P16",
@@ -285,7 +285,7 @@ fn of_attached_tables(page: &str) -> &str {
     &rule[..rule.find("\n\n").expect("an end of the rule")]
 }
 
-/// The number of random calls of each function. They are the same in each run, and take some seconds.
+/// The number of random calls of each function. The calls are the same in each run, and take some seconds.
 const ROUNDS: usize = 40;
 
 #[test]

@@ -78,7 +78,7 @@ fn a_locked_cache_does_not_block_new_clients() {
     assert!(began.elapsed() < Duration::from_secs(30));
 }
 
-/// Runs a command in an executor, whose trigger waits until the session releases the lock.
+/// Starts a command in an executor. A trigger makes the command wait until the session releases the lock.
 fn wait_in_a_trigger(door: &Door, session: &mut Session) -> Client {
     session.run(&format!(
         "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS
@@ -133,7 +133,8 @@ fn authentication_behind_a_locked_catalog_blocks_no_table_command() {
     let mut waiting = wait_in_a_trigger(&door, &mut session);
     let mut locks = door.cluster.connect("postgres");
     locks.run("BEGIN; LOCK TABLE pg_authid IN ACCESS EXCLUSIVE MODE");
-    // No process may wait for the lock, so the request waits until a process is free.
+    // The only free executor must not wait for the lock, so the AUTH request stays queued until another executor is
+    // free.
     let mut stranger = door.client();
     send(&mut stranger, &["AUTH", "one", "x"]);
     for number in 0..20 {
@@ -204,7 +205,7 @@ fn names_of_channels_are_bounded() {
     }
     let refused = client.ask_bytes(&[b"SUBSCRIBE", b"one"]).error();
     assert!(refused.contains("1 MB"), "{refused}");
-    // Freed room can be used again.
+    // The space of a removed subscription can be used again.
     for (gone, new) in names.iter().zip(&names[512..]).take(20) {
         let reply = client.ask_bytes(&[b"UNSUBSCRIBE", gone]);
         assert!(matches!(reply, Reply::Array(_)));
@@ -302,7 +303,7 @@ fn reading_many_keys_at_once_stalls_no_client_and_tracks_all() {
     };
     assert!(pushes.contains(&invalidation), "{pushes:?}");
     assert!(info.contains("total_tracking_keys:4096\r\n"), "{info}");
-    // A small number of keys is recorded one by one again.
+    // If only a few keys are read, they are recorded one by one again.
     assert_eq!(client.ask(&["GET", "few"]), Reply::Null);
     assert_eq!(door.client().ask(&["SET", "few", "v"]), Reply::status("OK"));
     let few = Reply::Array(vec![Reply::bulk("few")]);
@@ -325,7 +326,7 @@ fn readers_of_keys_are_bounded() {
         let keys = Reply::Array(vec![Reply::bulk(key)]);
         Reply::Push(vec![Reply::bulk("invalidate"), keys])
     };
-    // 128 readers fit for two keys: the next readers evict one of the keys.
+    // There is room for 128 readers of two keys: the next readers evict one of the keys.
     for client in readers.iter_mut().take(64) {
         for key in ["a", "b"] {
             assert_eq!(client.ask(&["GET", key]), Reply::Null);
@@ -378,7 +379,8 @@ fn a_client_that_changes_its_role_gets_no_messages_of_the_old_one() {
     assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
 }
 
-/// Runs a long MGET, `act` while it runs, and then a PING. Checks that the reply to MGET has an element for each key.
+/// Sends a long MGET and a PING, and runs `act` as soon as the server has read the MGET. Checks that the reply to MGET
+/// has an element for each key, or is an error.
 #[track_caller]
 fn keeps_its_length(mut client: Client, act: impl FnOnce()) {
     const KEYS: usize = 1_000_000;
@@ -390,7 +392,7 @@ fn keeps_its_length(mut client: Client, act: impl FnOnce()) {
     act();
     match client.reply() {
         Some(Reply::Array(values)) => assert_eq!(values.len(), KEYS),
-        // The command had not begun.
+        // `act` took effect before the command began, so the command was refused.
         Some(Reply::Error(_)) => {}
         other => panic!("an array was to come, not {other:?}"),
     }

@@ -24,7 +24,7 @@ struct Gates {
     ways: Vec<Way>,
 }
 
-/// Whether a client was admitted; otherwise the message of the refusal.
+/// Whether a client was admitted, or the message of the refusal.
 type Outcome = Result<(), String>;
 
 impl Gates {
@@ -117,7 +117,7 @@ impl Gates {
     }
 }
 
-/// Roles of every kind. All roles with a password have the same one.
+/// Roles of every kind. All roles with a password have the same password.
 const ROLES: &str = "
     SET password_encryption = 'scram-sha-256';
     CREATE ROLE r_group;
@@ -155,7 +155,7 @@ const CLIENTS: &[(&str, &str)] = &[
     ("nobody", "right"),
 ];
 
-/// A file of each kind: pg_hba.conf, pg_ident.conf, and the first Postgres that reads it.
+/// Files of every kind: pg_hba.conf, pg_ident.conf, and the first Postgres version that can read them.
 const FILES: &[(&str, &str, u32)] = &[
     ("local all all trust\nhost all all all trust", "", 15),
     (
@@ -170,14 +170,14 @@ const FILES: &[(&str, &str, u32)] = &[
         15,
     ),
     ("local all all reject\nhost all all all trust", "", 15),
-    // The first matching line decides, whatever comes after it.
+    // The first matching line decides, and later lines do not count.
     (
         "host all r_scram 127.0.0.1/32 reject\nhost all all 127.0.0.1 255.255.255.255 trust\n\
          host all all ::/0 scram-sha-256\nlocal all r_member,r_md5 scram-sha-256\nlocal all all trust",
         "",
         15,
     ),
-    // Direct and indirect members; a superuser does not count as one.
+    // `+` matches direct and indirect members of the role. A superuser does not count as a member.
     (
         "local all +r_group trust\nhost all +r_group 127.0.0.0/8 scram-sha-256\nhost all +nogroup all trust",
         "",
@@ -189,7 +189,7 @@ const FILES: &[(&str, &str, u32)] = &[
         "",
         15,
     ),
-    // A name in another case, or a truncated one, is a different name.
+    // A name in another case, or a truncated name, is a different name.
     (
         "local all R_SCRAM,r_scra,r_scram2 trust\nhost all \"R Odd\" all trust\nhost POSTGRES all all trust",
         "",
@@ -207,20 +207,20 @@ const FILES: &[(&str, &str, u32)] = &[
         "",
         15,
     ),
-    // The network of another machine, and a mask that is not contiguous.
+    // A line for another network does not match this machine, and a netmask need not be contiguous.
     (
         "host all all 10.0.0.0/8 trust\nhost all all 127.0.0.0 255.0.0.255 trust\nhost all r_scram 127.0.0.1/32 trust\n\
          host all r_md5 ::1/128 trust",
         "",
         15,
     ),
-    // Host names.
+    // Lines can have host names.
     (
         "host all r_scram localhost trust\nhost all r_md5 .localhost trust\nhost all all LOCALHOST scram-sha-256",
         "",
         15,
     ),
-    // A method that the Redis protocol cannot use is not skipped.
+    // A line is not skipped if the Redis protocol cannot use its method.
     ("host all all all ident\nhost all all all trust", "", 15),
     ("local all all peer", "", 15),
     ("local all all ident map=m", "m {me} r_scram", 15),
@@ -229,7 +229,7 @@ const FILES: &[(&str, &str, u32)] = &[
         "other {me} r_md5\nm nobody r_md5\nm /^{me}$ r_scram\nm /^(.)(.*)$ \"r_none\"",
         15,
     ),
-    // The match of the expression replaces \1, once.
+    // The text that the expression matches replaces the first \1.
     (
         "local all all peer map=m",
         "m /^{head}(.*)$ {head}\\1\nm /^(.*)$ r_\\1",
@@ -262,7 +262,7 @@ const FILES: &[(&str, &str, u32)] = &[
     ),
 ];
 
-/// Files of each kind for a server that supports TLS.
+/// Files for a server that supports TLS.
 const FILES_OF_TLS: &[(&str, &str, u32)] = &[
     ("hostssl all all all cert\nlocal all all trust", "", 15),
     (
@@ -392,7 +392,7 @@ fn changes_of_a_role_or_its_password_count_at_once() {
     let mut session = gates.superuser();
     let as_role = |password| gates.by_resp(Way::V4, "r_scram", password);
     let wrong = Err(WRONG.to_owned());
-    // Each pair twice: the second time it is cached.
+    // Check each password twice: the second result comes from the cache of passwords.
     for _ in 0..2 {
         assert_eq!(as_role("right"), Ok(()));
     }
@@ -468,7 +468,7 @@ fn no_message_has_a_password_or_the_name_of_an_unknown_role() {
     }
 }
 
-/// Returns a client that was admitted as the role.
+/// Returns a client that has authenticated as the role.
 fn came_in(gates: &Gates, role: &str) -> Client {
     let mut client = gates.client(Way::V4);
     assert_eq!(client.ask(&["AUTH", role, "right"]), Reply::status("OK"));
@@ -541,7 +541,7 @@ fn a_role_has_the_same_privileges_as_by_sql() {
         }
         compare(role, role, &mut came_in(&gates, role));
     }
-    // Every set of privileges. The client stays connected, so each change must take effect at once.
+    // Test every set of privileges. The client stays connected, so each change must take effect at once.
     const ALL: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"];
     let mut client = came_in(&gates, "r_scram");
     for set in 0..1 << ALL.len() {
@@ -557,12 +557,12 @@ fn a_role_has_the_same_privileges_as_by_sql() {
         compare("r_scram", &words.join(" "), &mut client);
     }
     assert_eq!(refused(&mut client, &["GET", "k"]), None);
-    // Without USAGE on the schema SQL cannot name the cache.
+    // Without USAGE on the schema, SQL cannot name the cache, so the protocol refuses the client, too.
     session.run("REVOKE USAGE ON SCHEMA public FROM PUBLIC");
     assert!(refused(&mut client, &["GET", "k"]).is_some_and(|words| words.starts_with("NOPERM ")));
     session.run("GRANT USAGE ON SCHEMA public TO r_scram");
     assert_eq!(refused(&mut client, &["GET", "k"]), None);
-    // A privilege by membership, which is then revoked.
+    // Grant a privilege through a membership, and then revoke the membership.
     session.run(
         "REVOKE ALL ON public.door FROM r_scram; GRANT SELECT ON public.door TO r_group; GRANT r_group TO r_scram",
     );
@@ -615,8 +615,8 @@ fn connection_limits_count_clients_and_sessions() {
     let first = came_in(&gates, "r_scram");
     let full = |gates: &Gates| gates.by_resp(Way::V4, "r_scram", "right").err();
     assert!(full(&gates).is_some_and(|words| words.starts_with("ERR too many connections")));
-    // A client that authenticates again does not count twice. Another role has a limit of its own, and a superuser has
-    // none.
+    // A client that authenticates again does not count twice. Another role has its own limit, and a superuser has no
+    // limit.
     let mut again = first;
     assert_eq!(
         again.ask(&["AUTH", "r_scram", "right"]),
@@ -631,7 +631,7 @@ fn connection_limits_count_clients_and_sessions() {
     assert_eq!(member.ask(&["GET", "k"]), Reply::Null);
     drop(by_sql);
     wait_until("the session is gone", || full(&gates).is_none());
-    // The limit of the database: only superusers are admitted, whatever clients are connected.
+    // If the database's limit is 0, only superusers are admitted.
     session
         .run("ALTER ROLE r_scram CONNECTION LIMIT -1; ALTER DATABASE postgres CONNECTION LIMIT 0");
     assert!(full(&gates).is_some());
@@ -646,7 +646,7 @@ fn refusals_come_late_and_stall_no_client() {
     let mut session = gates.superuser();
     session.run("GRANT SELECT ON public.door TO r_member");
     if gates.door.cluster.stage.major() >= 16 {
-        // A verification takes about a second, so a client that had to wait for it would be noticed.
+        // Let a verification take about a second, so that the test notices a client that waits for it.
         session.run("SET scram_iterations = 400000; ALTER ROLE r_scram PASSWORD 'right'");
     }
     let mut client = came_in(&gates, "r_member");
@@ -673,7 +673,7 @@ fn refusals_come_late_and_stall_no_client() {
     assert_eq!(gates.by_resp(Way::V4, "r_scram", "right"), Ok(()));
 }
 
-/// Returns an address of this machine outside its loopback network; None without a network.
+/// Returns an address of this machine outside its loopback network, or None if the machine has no network.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
     // Sends nothing, because connecting a UDP socket only looks up the route.
@@ -733,7 +733,7 @@ fn unauthenticated_clients_are_the_default_role_where_trusted() {
         let mut client = gates.client(Way::V4);
         assert_eq!(client.ask(words), Reply::status("OK"));
         assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
-        // A client that fails keeps its role.
+        // A client whose authentication fails keeps its role.
         assert_eq!(client.ask(&["AUTH", "default", "wrong"]).error(), WRONG);
         assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     }

@@ -54,7 +54,7 @@ fn messages_reach_subscribers() {
         Reply::Array(push(&["sport"]))
     );
     assert_eq!(writer.ask(&["PUBSUB", "NUMPAT"]), Reply::Integer(1));
-    // In version 2 a reader may do little else.
+    // In protocol version 2, a client that has subscribed may run few other commands.
     assert!(
         reader
             .ask(&["GET", "k"])
@@ -100,7 +100,7 @@ fn in_version_3_messages_are_pushes_and_commands_continue() {
         reader.reply(),
         Some(Reply::Push(push(&["message", "a", "own"])))
     );
-    // Within a transaction a message waits for its EXEC.
+    // Within a transaction, the message is sent at EXEC.
     writer.ask(&["MULTI"]);
     writer.ask(&["PUBLISH", "a", "first"]);
     writer.ask(&["PUBLISH", "a", "second"]);
@@ -114,14 +114,14 @@ fn in_version_3_messages_are_pushes_and_commands_continue() {
     assert_eq!(writer.ask(&["PUBLISH", "a", "x"]), Reply::Integer(0));
 }
 
-/// Steps of one client, and the bytes that Redis 8.0 sends for each.
+/// A command of a client, and the bytes that Redis 8.0 sends for each.
 type Sent = (&'static [&'static str], &'static str);
 
 const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
 
-/// Subscriptions in a transaction take effect for the commands after it, their confirmations are elements of the reply,
-/// and a message of the client to itself follows the whole reply. CLIENT REPLY takes effect from command to command,
-/// and does not suppress messages.
+/// Subscriptions in a transaction take effect for the later commands in it, and their confirmations are elements of the
+/// reply. A client's message to itself follows the whole reply. CLIENT REPLY takes effect from command to command, and
+/// does not suppress messages.
 #[test]
 fn subscriptions_and_client_reply_inside_transactions_are_those_of_redis() {
     let door = Door::start(&[]);
@@ -189,7 +189,7 @@ fn subscriptions_and_client_reply_inside_transactions_are_those_of_redis() {
             ping,
         ],
     );
-    // A client of version 2 that has subscribed.
+    // A client of protocol version 2 that has subscribed is refused.
     let only = "only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context\r\n";
     let refused: [&'static str; 2] = [
         Box::leak(
@@ -206,7 +206,7 @@ fn subscriptions_and_client_reply_inside_transactions_are_those_of_redis() {
             (&["CLIENT", "REPLY", "OFF"], refused[1]),
         ],
     );
-    // CLIENT REPLY inside a transaction.
+    // CLIENT REPLY works inside a transaction.
     let reply = |word: &'static str| -> Sent {
         match word {
             "OFF" => queued(&["CLIENT", "REPLY", "OFF"]),

@@ -32,7 +32,7 @@ fn collects(door: &Door, megabytes: usize) -> Client {
     client
 }
 
-/// Requests some megabytes of values, and does not read them.
+/// Requests some megabytes of values without reading the replies.
 fn request_megabytes(client: &mut Client, megabytes: usize) {
     assert!(client.send(&Client::request(&[b"GET", b"long"]).repeat(megabytes)));
 }
@@ -92,7 +92,7 @@ fn the_client_that_uses_most_is_disconnected_first() {
     wait_until("nothing waits", || figure(&door, "client_memory") < 1 << 20);
     let info = small[0].ask(&["INFO"]).text();
     assert!(info.contains("evicted_clients:1\r\n"), "{info}");
-    // A superuser's client can be exempt, and others are disconnected in its place.
+    // A superuser's client can be exempt. pgcache then disconnects other clients in its place.
     let mut exempt = door.client();
     assert_eq!(exempt.ask(&["CLIENT", "NO-EVICT", "ON"]), ok());
     let number = id(&mut exempt);
@@ -143,8 +143,8 @@ fn no_evict_of_an_ordinary_role_does_not_count() {
     client.wait_for_end();
 }
 
-/// Messages to clients that do not read are counted while they are distributed, not only at the next turn of the event
-/// loop.
+/// Messages to clients that do not read count against the limit while they are distributed, not only at the next turn
+/// of the event loop.
 #[test]
 fn messages_to_clients_that_do_not_read_are_bounded() {
     let door = start(&[]);
@@ -220,7 +220,7 @@ fn clients_of_a_role_that_may_no_longer_log_in_are_disconnected() {
         let mut stays = door.client();
         assert_eq!(stays.ask(&["AUTH", "stays", "x"]), ok());
         assert!(matches!(stays.ask(&["SUBSCRIBE", "c"]), Reply::Array(_)));
-        // A change of another role disconnects no client.
+        // A change of the role `stays` does not disconnect clients of another role.
         session.run("ALTER ROLE stays CREATEDB; ALTER ROLE stays NOCREATEDB");
         std::thread::sleep(Duration::from_millis(2500));
         assert!(clients.iter_mut().all(Client::is_silent));

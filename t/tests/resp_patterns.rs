@@ -1,4 +1,4 @@
-//! Tests that patterns which take long to compare do not delay other clients.
+//! Tests that patterns that take long to match do not delay other clients.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use pgcache_tests::resp::{Client, Door, Reply};
 /// before the bounds existed.
 const LONGEST: Duration = Duration::from_millis(800);
 
-/// Connects clients that have each subscribed to 4,000 patterns, which compare a name of `a`s to its end.
+/// Connects clients, each of which has subscribed to 4,000 patterns that must compare a name of `a`s to its end.
 fn readers(door: &Door, patterns: impl Fn(usize) -> String, clients: usize) -> Vec<Client> {
     let subscribed = |client_number: usize| {
         let mut client = door.client();
@@ -25,8 +25,8 @@ fn readers(door: &Door, patterns: impl Fn(usize) -> String, clients: usize) -> V
     (0..clients).map(subscribed).collect()
 }
 
-/// Returns the reply to a new client's request. Checks that another client's PINGs are answered soon before that reply
-/// arrives.
+/// Sends a request as a new client and returns the reply. Checks that PINGs of other clients are answered soon, as long
+/// as the reply is pending.
 #[track_caller]
 fn others_are_served(door: &Door, words: &[&[u8]]) -> Reply {
     let mut client = door.client();
@@ -34,8 +34,8 @@ fn others_are_served(door: &Door, words: &[&[u8]]) -> Reply {
     others_than(door, client, Client::request(words))
 }
 
-/// Returns the reply to a request of this client. Checks that another client's PINGs are answered soon before that
-/// reply arrives.
+/// Sends a request as this client and returns the reply. Checks that PINGs of other clients are answered soon, as long
+/// as the reply is pending.
 #[track_caller]
 fn others_than(door: &Door, mut client: Client, sent: Vec<u8>) -> Reply {
     let mut others: Vec<Client> = (0..3).map(|_| door.client()).collect();
@@ -104,7 +104,8 @@ fn a_message_of_sql_that_many_patterns_compare_stalls_no_client() {
         assert!(sent.elapsed() < LONGEST, "{:?}", sent.elapsed());
         assert!(matches!(plain.reply(), Some(Reply::Array(_))));
     }
-    // The rest of a message is delivered after other clients were served, in the order of the messages.
+    // The network process serves other clients before it delivers the rest of a message. Messages still arrive in their
+    // order.
     for number in 0..3 {
         session
             .batch_execute(&format!(
@@ -188,7 +189,7 @@ fn long_patterns_of_other_commands_stall_no_client() {
             assert_eq!(reply, Reply::Array(Vec::new()));
         }
     }
-    // A client's own names, each found among thousands.
+    // A client's own names are found among thousands.
     let last = format!("{}3999", "a".repeat(100)).into_bytes();
     for (word, name) in [
         (&b"SUBSCRIBE"[..], &last[..]),

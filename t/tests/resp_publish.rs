@@ -11,7 +11,7 @@ fn reader(door: &Door, channel: &str) -> Client {
     reader
 }
 
-/// Returns the next message: its channel and text.
+/// Returns the channel and the text of the next message.
 fn next(reader: &mut Client) -> (String, String) {
     match reader.reply() {
         Some(Reply::Array(parts)) => {
@@ -63,7 +63,7 @@ fn messages_are_sent_by_the_commit_in_order() {
     assert_eq!(next(&mut reader).1, "between");
     session.batch_execute("COMMIT").expect("a commit");
     assert_eq!(next(&mut reader).1, "later");
-    // Published by a trigger of an ordinary table, and texts of every length.
+    // A trigger of an ordinary table can publish. Texts of every length arrive.
     session
         .batch_execute(
             "CREATE TABLE t (v text);
@@ -99,7 +99,7 @@ fn a_message_wakes_a_sleeping_network_process() {
         })
         .collect();
     times.sort_unstable();
-    // Without a wake-up a sleeping network process reads messages only once a second.
+    // The publisher wakes a sleeping network process. Without a wake-up, the process reads messages only once a second.
     assert!(times[10] < Duration::from_millis(300), "{times:?}");
 }
 
@@ -132,7 +132,7 @@ fn messages_that_cannot_be_sent_are_refused() {
     assert_eq!(code(session.batch_execute(much)), "54000");
     let many = "SELECT pgcache.publish('c', repeat('x', 1000)) FROM generate_series(1, 1100)";
     assert_eq!(code(session.batch_execute(many)), "54000");
-    // Another database's messages reach no client here.
+    // Messages that are published in another database reach no client of this database.
     session
         .batch_execute("CREATE DATABASE elsewhere")
         .expect("a database");
@@ -145,7 +145,7 @@ fn messages_that_cannot_be_sent_are_refused() {
     assert_eq!(next(&mut reader).1, "x");
 }
 
-/// Returns whether a process is stopped according to /proc: the letter after its name in parentheses.
+/// Returns whether a process is stopped according to /proc: the state is the letter after the name in parentheses.
 fn is_stopped(process: i32) -> bool {
     let shown = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it lives");
     let (_, behind_name) = shown.rsplit_once(") ").expect("its name is in parentheses");
@@ -165,8 +165,8 @@ fn readers_are_cut_off_where_messages_were_lost() {
             .status();
         assert!(done.expect("kill can be run").success());
     };
-    // The process sleeps when it is stopped: in the middle of its event loop it might hold a lock that the sessions
-    // wait for. A process stops only once it gets a processor.
+    // Stop the process in its sleep, because in the middle of its event loop it might hold a lock that the sessions
+    // need. Wait for the stop, because a process stops only once it gets a processor.
     wait_until("the network process is stopped in its sleep", || {
         signal("-STOP");
         wait_until("the network process is stopped", || is_stopped(network));
@@ -202,7 +202,7 @@ fn readers_are_cut_off_where_messages_were_lost() {
     assert_eq!(next(&mut reader).1, "after");
 }
 
-/// Many sessions publish at once: the messages of each arrive complete and in its order.
+/// Many sessions publish at once. The messages of each session arrive complete and in its order.
 #[test]
 fn messages_of_many_sessions_come_whole_and_in_order() {
     let door = Door::start(&[]);

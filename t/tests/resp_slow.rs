@@ -25,7 +25,7 @@ fn integer(reply: &Reply) -> i64 {
     }
 }
 
-/// Returns the names in the log, the last one first, with their microseconds.
+/// Returns the logged commands, newest first: the name and the microseconds of each.
 fn logged(client: &mut Client, count: &str) -> Vec<(String, i64)> {
     let entries = array(client.ask(&["SLOWLOG", "GET", count]));
     let entry = |entry: Reply| {
@@ -52,11 +52,11 @@ fn slow_commands_are_logged_by_name_with_their_client() {
     let door = Door::start(&["pgcache.resp_slowlog_slower_than = 3000"]);
     let mut client = door.client();
     assert_eq!(client.ask(&["CLIENT", "SETNAME", "tester"]), ok());
-    // The first one waits until the role's permissions have arrived.
+    // The first SET also waits for the role's permissions, so it may be slow.
     assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
     assert_eq!(client.ask(&["SLOWLOG", "RESET"]), ok());
     assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
-    // A long command in one piece, and one in many pieces.
+    // MSETNX runs in one piece, EXISTS in many.
     assert!(client.send(&many("MSETNX", 100_000, true)));
     assert_eq!(client.reply(), Some(Reply::Integer(1)));
     assert!(client.send(&many("EXISTS", 100_000, false)));
@@ -120,7 +120,7 @@ fn the_log_keeps_the_last_of_all_network_processes_without_keys_and_values() {
         Reply::bulk("0"),
         "{config}"
     );
-    // With the log turned off.
+    // With the log turned off, nothing is logged.
     let mut session = door.cluster.connect("postgres");
     session.run("ALTER SYSTEM SET pgcache.resp_slowlog_slower_than = -1");
     session.run("SELECT pg_reload_conf()");
@@ -202,8 +202,8 @@ fn replies_without_monitoring_equal_those_of_redis() {
     }
 }
 
-/// While the memory of many databases is freed, other clients are served. After the first reply to one of them, no
-/// client finds an entry in any database.
+/// FLUSHALL frees the databases piece by piece and serves other clients in between. Once a client of the last database
+/// has missed its key, it never finds the key again.
 #[test]
 fn clients_do_not_wait_for_flushall_of_many_databases() {
     const DATABASES: usize = 40;
@@ -244,7 +244,8 @@ fn clients_do_not_wait_for_flushall_of_many_databases() {
         assert_eq!(reply.join().unwrap(), Some(ok()));
         (asked, gone)
     });
-    // Other clients get a turn after each piece; without pieces only two or three would be answered.
+    // The other client gets a turn after each piece. If FLUSHALL ran in one piece, that client would get only two or
+    // three replies.
     assert!(done.1 >= 20, "asked, and of these gone: {done:?}");
     for number in 0..DATABASES {
         assert_eq!(busy.ask(&["SELECT", &number.to_string()]), ok());

@@ -1,4 +1,4 @@
-//! Tests table caches through the Redis protocol when an executor or the primary ends or is missing.
+//! Tests table caches through the Redis protocol when an executor or the primary ends, or when an executor is missing.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ fn clients_stay_connected_when_the_executors_end() {
             .connect("postgres")
             .run(&format!("SELECT pg_terminate_backend({executor})"));
     }
-    // The former executor has run none of the commands, so its successor runs them.
+    // The first executor ran none of the commands, so its successor runs them.
     assert_eq!(other.ask(&["SET", "free", "1"]), OK());
     waits_for_row();
     session.run("COMMIT");
@@ -50,7 +50,7 @@ fn a_cancel_is_no_bodys_error() {
             send(client, &["SET", &format!("k{number}"), &round.to_string()]);
         }
         session.run("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pgcache resp executor'");
-        // A cancel may hit a command that runs alone: then that command fails, as a session's statement does.
+        // If a cancel hits a command that runs alone, that command fails, as a session's statement does.
         for client in &mut clients {
             match reply(client) {
                 Reply::Error(words) => assert!(words.contains("cancel"), "{words}"),
@@ -80,8 +80,8 @@ fn a_server_whose_executor_was_killed_comes_back() {
     assert_eq!(value, Reply::bulk("v"));
 }
 
-/// An executor waits for a lock while it connects, and the launcher ends and starts again meanwhile. Two executors with
-/// one number would answer each other's clients.
+/// While an executor waits for a lock during its start, the launcher ends and starts again. If two executors had the
+/// same number, they would answer each other's clients.
 #[test]
 fn no_number_of_an_executor_is_given_twice() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -97,7 +97,7 @@ fn no_number_of_an_executor_is_given_twice() {
               WHERE backend_type = 'pgcache {kind}' LIMIT 1"
         )
     };
-    // A process that connects is not in the view, and no new session can connect.
+    // A process that is still connecting does not appear in pg_stat_activity, and no new session can connect.
     session.run(&end("resp executor"));
     wait_until("the executor has ended", || {
         session.number(&count("resp executor")) == 1

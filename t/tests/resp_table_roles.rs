@@ -1,4 +1,5 @@
-//! Tests that an executor works only as its client's role: privileges, settings, and triggers that try to escape.
+//! Tests that an executor runs a command only as the client's role: its privileges and settings apply, and triggers
+//! cannot escape from the role.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ fn policies_are_about_the_clients_role() {
     }
 }
 
-/// Attacks by a trigger, and the client's reply to each. Each runs immediately and at the commit.
+/// Statements with which a trigger attacks the executor. Each runs immediately and at the commit.
 const TRICKS: &[&str] = &[
     "SET ROLE postgres",
     "SET LOCAL ROLE postgres",
@@ -179,7 +180,7 @@ fn the_roles_own_timeouts_count() {
         "{:?}",
         began.elapsed()
     );
-    // In a pipeline only the command that waits in vain fails.
+    // In a pipeline only the command whose wait times out fails.
     for key in ["first", "k", "last"] {
         send(&mut hasty, &["SET", key, "2"]);
     }
@@ -194,8 +195,8 @@ fn the_roles_own_timeouts_count() {
     assert_eq!(timed.ask(&["SET", "k", "3"]), OK());
 }
 
-/// A table gets a trigger while a command waits for it. Changes that the trigger makes to the session affect no other
-/// client.
+/// A table gets a trigger while a command waits for the table. Changes that the trigger makes to the session affect no
+/// other client.
 #[test]
 fn a_trigger_that_is_made_while_a_command_waits_leaves_nothing() {
     let door = start(&[]);
@@ -233,8 +234,8 @@ fn wait_until_it_waits(door: &Door) {
     });
 }
 
-/// The trigger ends with an error: an abort does not release session-level advisory locks. It runs with its role's
-/// settings, and once.
+/// The trigger takes a session-level advisory lock and fails. The abort does not release this lock, but the executor
+/// must. The trigger runs once, with its role's settings.
 #[test]
 fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -265,7 +266,7 @@ fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
         format!("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = {key}")
     };
     wait_until("its code waits", || other.number(&held(4712)) == 2);
-    // Longer than any other command waits before it gives way.
+    // This is longer than any other command waits for a lock before it gives up.
     other.run("SELECT pg_sleep(0.5)");
     session.run("SELECT pg_advisory_unlock(4712)");
     assert_eq!(reply(&mut app).error(), "ERR it fails");
@@ -273,7 +274,7 @@ fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
     assert_eq!(session.number(&held(4711)), 0);
 }
 
-/// A table gets a policy while a read waits for it. The functions of the policy leave nothing in the session.
+/// A table gets a policy while a read waits for the table. The policy's functions leave nothing in the session.
 #[test]
 fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -298,8 +299,8 @@ fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
     assert_eq!(other.ask(&["FLUSHDB"]), OK());
 }
 
-/// If no process can read the settings of roles, the cached settings apply. A role without cached settings waits, and
-/// delays no other client.
+/// While the settings of roles are locked, the cached settings apply. A role without cached settings waits, and delays
+/// no other client.
 #[test]
 fn locked_settings_of_roles_stall_no_client() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -313,7 +314,7 @@ fn locked_settings_of_roles_stall_no_client() {
     assert!(app.ask(&["SET", "k"]).error().contains("arguments"));
     session.run("BEGIN; LOCK TABLE pg_db_role_setting");
     send(&mut app, &["SET", "app", "1"]);
-    // Longer than the cached permissions of a role are valid.
+    // Repeat this for longer than the cached permissions of a role stay valid.
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(1500) {
         assert_eq!(known.ask(&["SET", "k", "2"]), OK());
@@ -348,7 +349,7 @@ fn a_trigger_does_not_end_an_executor() {
     assert_eq!(executors(&door), before);
 }
 
-/// Commands that decide by the existing entry, each with the SQL that does the same.
+/// Commands whose effect depends on the existing entry, each with the SQL that has the same effect.
 const DECIDED: &[(&[&str], &str, &str)] = &[
     (
         &["SET", "counter", "9"],
@@ -425,7 +426,7 @@ fn writes_prevented_by_a_trigger_are_never_the_answer() {
     }
 }
 
-/// A policy allows a row to be read but not changed. SQL and the protocol must have the same effect.
+/// A policy allows a role to read a row but not to change it. SQL and the protocol must have the same effect.
 #[test]
 fn writes_prevented_by_a_policy_are_an_error_or_no_effect() {
     let door = start(&[]);
@@ -457,7 +458,7 @@ fn writes_prevented_by_a_policy_are_an_error_or_no_effect() {
     assert_eq!(client.ask(&["GET", "counter"]), Reply::bulk("5"));
 }
 
-/// Every executor waits for a locked row, and more commands on locked rows are queued.
+/// Every executor waits for a locked row, and further commands on locked rows are queued.
 #[test]
 fn a_new_role_is_served_while_all_other_roles_wait_for_locked_rows() {
     let door = start(&["pgcache.resp_executors = 3"]);
@@ -492,7 +493,7 @@ fn a_new_role_is_served_while_all_other_roles_wait_for_locked_rows() {
     }
 }
 
-/// A trigger of the table counts its writes in a memory cache, as any function of SQL may.
+/// A trigger of the table counts its writes in a memory cache, as any SQL function may.
 #[test]
 fn a_trigger_may_use_a_memory_cache_inside_of_a_command() {
     let door = start(&[]);
@@ -525,7 +526,7 @@ fn a_trigger_may_use_a_memory_cache_inside_of_a_command() {
     assert_eq!(client.ask(&["STRLEN", "k"]), Reply::Integer(300_001));
 }
 
-/// A trigger changes the value. The reply must be the stored value, for both counters.
+/// A trigger changes the value. Both counter functions must return the stored value.
 #[test]
 fn a_counter_equals_its_row() {
     let door = start(&[]);

@@ -1,5 +1,5 @@
-//! Tests that commands of the Redis protocol on table caches have the same effect as the SQL functions, with the
-//! privileges of the client's role. `resp_differential.rs` compares the replies with Redis.
+//! Tests that commands of the Redis protocol on table caches have the same effect as the SQL functions and need the
+//! same privileges. `resp_differential.rs` compares the replies with Redis.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -9,7 +9,7 @@ use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::wait::wait_until;
 use postgres::Client as Session;
 
-/// Databases 0 to 4 of a server.
+/// The caches of databases 0 to 4.
 const CACHES: &str = "public.bytes, public.logged, public.words, public.json, public.numbered";
 
 fn start() -> (Door, Session) {
@@ -100,7 +100,7 @@ fn a_copy_in_the_tier_is_the_last_value_of_any_writer() {
     let mut client = client(&door, "2");
     let figures = "SELECT hot_hits, table_hits FROM pgcache.stats WHERE cache = 'words'::regclass";
     assert_eq!(client.ask(&["SET", "k", "1"]), ok());
-    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("1")); // past the tier: the copy is filled in
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("1")); // past the tier: the read fills the copy
     assert_eq!(session.lines(figures), ["0|1"]);
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("1"));
     assert_eq!(session.lines(figures), ["1|1"]);
@@ -162,7 +162,7 @@ fn an_expired_row_is_not_there() {
     session.run(expire);
     assert_eq!(client.ask(&["RENAME", "k", "l"]).error(), "ERR no such key");
     assert_eq!(scanned(client.ask(&["SCAN", "0"])), ("0".into(), vec![]));
-    // An entry that is stored with a deadline in the past.
+    // An entry may be stored with a deadline in the past.
     assert_eq!(client.ask(&["SET", "k", "v", "PXAT", "1"]), ok());
     assert_eq!(client.ask(&["EXISTS", "k"]), number(0));
 }
@@ -328,7 +328,7 @@ fn text_and_json_caches_refuse_invalid_values() {
     assert_eq!(json.ask(&["SET", "k", given]), ok());
     let printed = "{\"a\": null, \"b\": [1, 2]}";
     assert_eq!(json.ask(&["GET", "k"]), Reply::bulk(printed));
-    assert_eq!(json.ask(&["GET", "k"]), Reply::bulk(printed)); // hot by now
+    assert_eq!(json.ask(&["GET", "k"]), Reply::bulk(printed)); // now it is hot
     assert_eq!(json.ask(&["STRLEN", "k"]), number(printed.len() as i64));
     assert_eq!(json.ask(&["SET", "k", "1", "IFEQ", printed]), ok());
     assert_eq!(json.ask(&["INCRBY", "k", "41"]), number(42));
@@ -354,7 +354,7 @@ fn text_and_json_caches_refuse_invalid_values() {
         json.ask(&["APPEND", "k", "x"]).error(),
         "ERR value is not valid JSON"
     );
-    // A refused command does not affect the rest of its pipeline.
+    // A command that fails does not affect the rest of its pipeline.
     json.send(
         &[
             Client::request(&[b"SET", b"a", b"1"]),
@@ -435,7 +435,7 @@ fn an_attached_table_is_served_by_its_own_keys() {
     );
 }
 
-/// Stops the other threads of a test, even if its own thread fails.
+/// Stops the other threads of a test when it is dropped, even if the test's own thread has panicked.
 struct Stop<'s>(&'s AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -456,7 +456,7 @@ fn a_scan_meets_every_key_that_stays() {
         scope.spawn(move || {
             let mut session = door.cluster.connect("postgres");
             while !stop.load(SeqCst) {
-                // Rows of keys that stay move in the table; other keys are added and removed before and after them.
+                // Rows whose keys stay move within the table; other keys are added and removed before and after them.
                 session.run(
                     "UPDATE words SET value = repeat('v', 200) || random() WHERE key LIKE 'stays%' AND random() < 0.3;
                      INSERT INTO words (key, value) SELECT r || 'x' || random(), 'v' FROM unnest('{a,s,stays1,z}'::text[]) AS r;
@@ -607,7 +607,7 @@ fn watchers_and_dependencies_see_changes_of_a_client() {
     check_notified(&["GETDEL", "l"], &["{\"op\": \"delete\", \"key\": \"l\"}"]);
     check_notified(&["FLUSHDB"], &["{\"op\": \"clear\", \"key\": null}"]);
 
-    // A lease is void once a client has set the key, or has deleted it by any command.
+    // A lease is void once a client has set the key or deleted it, by any command.
     for command in VOIDS {
         client.ask(&["DEL", "leased"]);
         let lease = session.text("SELECT lease FROM cache_lease('leased', cache => 'words')");
@@ -654,7 +654,7 @@ fn a_random_key_is_any_that_is_there() {
 fn random_keys_are_about_equally_likely() {
     let (door, mut session) = start();
     let mut client = client(&door, "2");
-    // The last case fills more blocks than are read, and half of its rows are deleted.
+    // In the last case the table has more blocks than are read at once, and half of its rows are deleted.
     for (keys, length, per_key) in [
         (2, 1, 50),
         (7, 1, 40),

@@ -46,7 +46,7 @@ fn twin(key: &str) -> String {
     }
 }
 
-/// Sets both keys of a pair to the number, in one of many ways, and commits or rolls back.
+/// Sets both keys of a pair to the number, by one of many commands and statements, and commits or rolls back.
 fn write(
     session: &mut Session,
     client: &mut Client,
@@ -92,8 +92,8 @@ fn write(
     }
 }
 
-/// The numbers of a key only increase. All messages about changes before a client's marker arrive before the reply to
-/// the marker.
+/// The numbers of a key only increase. When a client has received the reply to its marker, it has received the messages
+/// about all earlier changes.
 #[test]
 fn no_client_keeps_an_old_row() {
     let door = start("unlogged", &[]);
@@ -199,9 +199,9 @@ fn no_client_keeps_an_old_row() {
     assert!(hits > 100 && misses > 100, "{hits} hits, {misses} misses");
 }
 
-/// A client that has read before the commit gets no message in a window before the change is published. A value that
-/// the client reads in a window is the old value, or comes after the message. When COMMIT returns, the message has been
-/// sent.
+/// A client that read a key before the commit gets no message in a window before the change is published. A value that
+/// the client reads in a window is the old value, or arrives after the message. When COMMIT returns, the message has
+/// been sent.
 #[test]
 fn in_each_window_of_a_commit_no_new_value_precedes_its_message() {
     let door = start("unlogged", &[]);
@@ -251,7 +251,7 @@ fn in_each_window_of_a_commit_no_new_value_precedes_its_message() {
     }
 }
 
-/// No client tracks when the writer marks its changes.
+/// When the writer marks its changes, no client tracks yet.
 #[test]
 fn a_client_that_starts_tracking_before_a_commit_is_visible_is_notified() {
     let door = start("unlogged", &[]);

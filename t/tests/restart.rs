@@ -10,7 +10,8 @@ use postgres::Client;
 
 const WRITERS: usize = 4;
 
-/// The values that a writer had acknowledged before the server stopped.
+/// The last value that a writer attempted to store, and the last value that was acknowledged, before the server
+/// stopped.
 #[derive(Clone, Copy, Default)]
 struct Progress {
     acknowledged: u64,
@@ -29,7 +30,7 @@ fn cluster_with_caches() -> &'static Cluster {
     cluster
 }
 
-/// The number of commits of each writer before the crash, so that all writers are writing when it happens.
+/// The number of commits that each writer makes before the crash, so that all writers are writing when it happens.
 const WARM_UP: u64 = 50;
 
 /// The state that the writers and the test share.

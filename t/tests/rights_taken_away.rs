@@ -1,5 +1,5 @@
-//! Tests that privileges are checked on every call. A session remembers granted privileges; it must forget them at the
-//! first call after a revocation of any kind was acknowledged.
+//! Tests that privileges are checked on every call. A session caches the privileges that it finds. At the first call
+//! after a revocation was acknowledged, it must no longer use them, whatever the kind of revocation.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ const WAYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Before version 16 inheritance was a property of the role. From 16 on it is a property of the membership.
+/// Before version 16, inheritance is a property of the role; from 16 on, it is a property of the membership.
 const INHERITED_BEFORE_16: (&str, &str) = (
     "GRANT SELECT ON c TO g; GRANT g TO r; ALTER ROLE r INHERIT",
     "ALTER ROLE r NOINHERIT",
@@ -105,7 +105,7 @@ fn a_right_is_gone_with_the_first_call_after_it_was_taken_away() {
             (0..3).for_each(|_| assert_eq!(guest.text(GET), "v", "{give}"));
             owner.run(&named(take));
             refused(guest.try_value(GET), "42501");
-            // The privilege is also missing in the revoking transaction itself, and is back after its rollback.
+            // The revocation takes effect at once in its own transaction, and a rollback restores the privilege.
             owner.run(&named(give));
             assert_eq!(guest.text(GET), "v", "{give}");
             owner.run(&format!("BEGIN; {}; SET LOCAL ROLE {role}", named(take)));
@@ -119,7 +119,7 @@ fn a_right_is_gone_with_the_first_call_after_it_was_taken_away() {
     }
 }
 
-/// Returns the kind of relation; a memory cache is a view.
+/// Returns the kind of relation for ALTER ... OWNER: a memory cache is a view.
 fn kind(storage: &str) -> &'static str {
     match storage {
         "memory" => "VIEW c OWNER",
@@ -127,8 +127,8 @@ fn kind(storage: &str) -> &'static str {
     }
 }
 
-/// Statements that show a role the rows of `c` and `source`, which are under row-level security, each with the
-/// statement that hides them.
+/// Statements that show a role the rows of `c` and `source`, which have row-level security, each with the statement
+/// that hides them.
 const POLICIES: &[(&str, &str)] = &[
     (
         "CREATE POLICY p ON $t TO g USING (true); GRANT g TO r",
@@ -151,7 +151,8 @@ const POLICIES: &[(&str, &str)] = &[
     ),
 ];
 
-/// A plan contains the policies that applied to its role; a session keeps the plan.
+/// A plan contains the policies that applied to its role, and a session keeps the plan. It must not use the plan after
+/// the policy no longer applies.
 #[test]
 fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
     let database = Cluster::hot().database();
@@ -194,7 +195,7 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
             ("cache_touch('k', NULL, 'c')", "t"),
         ];
         let hidden = ["", "f", "0", "0", "", "f"];
-        // Within a transaction the test uses only statements that keep no lock for which a change would wait.
+        // Within a transaction, the test uses only statements that keep no lock that would block the change.
         let see = |guest: &mut postgres::Client, sees: bool, when: &str| {
             let calls = &calls[..if when.contains("transaction") { 4 } else { 6 }];
             for ((call, seen), unseen) in calls.iter().zip(hidden) {
@@ -212,7 +213,8 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
         (0..2).for_each(|_| see(&mut guest, true, "given"));
         owner.run(&on_both(take));
         see(&mut guest, false, "taken");
-        // In the middle of a transaction, and in the transaction of the revoking session, until it is rolled back.
+        // Revoke in the middle of the reader's transaction, and read in the revoking transaction until it is rolled
+        // back.
         let give = on_both(give);
         let give = match give.contains("CREATE POLICY") && !take.contains("DROP POLICY") {
             true => give
@@ -223,7 +225,8 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
             false => give,
         };
         owner.run(&give);
-        // A transaction that has read under a policy keeps its lock, so a change of the table waits until it ends.
+        // A transaction that has read a table under a policy keeps a lock on it, so a change of that table waits until
+        // the transaction ends.
         if !take.contains("$t") {
             guest.run("BEGIN");
             see(&mut guest, true, "given again, in a transaction");
@@ -245,8 +248,8 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
     }
 }
 
-/// A call has checked its privileges before it waits for the cache's lock. A revocation that commits during the wait
-/// still takes effect.
+/// A call checks its privileges before it waits for the cache's lock. A revocation that commits during the wait must
+/// still take effect.
 #[test]
 fn a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile() {
     let cluster = Cluster::shared();

@@ -82,11 +82,11 @@ fn set_role_and_security_definer_read_a_hot_entry_as_the_named_role() {
         assert_eq!(session.text("SELECT as_reader()"), "v", "as {role}");
         session.run("RESET ROLE");
     }
-    // A function in a view runs as the role that reads the view, whether the entry is hot or not.
+    // A function in a view runs as the role that reads the view. This also holds for a hot entry.
     session.run("SET ROLE stranger");
     refused(session.try_value("SELECT v FROM looking"), "42501");
     session.run("RESET ROLE");
-    // The roles change in one transaction, from one statement to the next.
+    // The role changes within one transaction, from one statement to the next.
     session.run("BEGIN; SET LOCAL ROLE reader");
     assert_eq!(session.text("SELECT cache_get('k', 'c')"), "v");
     session.run("SAVEPOINT s; SET LOCAL ROLE stranger");
@@ -145,7 +145,7 @@ fn an_ordinary_role_changes_no_setting_but_those_of_its_own_session() {
     let database = cluster.database();
     let (mut admin, role) = (database.connect(), cluster.role());
     let mut session = database.connect_as(&role);
-    // The library of the tests lets any role pause in a window.
+    // If the library was built for tests, any role may change the settings that pause a session in a window.
     let settings =
         admin.lines("SELECT name, setting, context FROM pg_settings WHERE name LIKE 'pgcache.%'");
     assert!(settings.len() >= 3, "{settings:?}");
@@ -190,7 +190,7 @@ fn neither_keys_nor_values_come_into_logs_and_counters() {
     if memory {
         session.run("SELECT cache_create('m', storage => 'memory')");
     }
-    // At a debug level the log contains the tree of a statement; the arguments are sent separately.
+    // At a debug level the log contains the tree of each statement, so the calls must not contain the secrets as text.
     for cache in ["c", "j", "b", "m", "pgcache.stats"]
         .iter()
         .filter(|&&cache| memory || cache != "m")
@@ -208,7 +208,7 @@ fn neither_keys_nor_values_come_into_logs_and_counters() {
                 .iter()
                 .fold(call.to_owned(), |call, (from, to)| call.replace(from, to));
             let call = call.replace("$c", &format!("'{cache}'"));
-            // Passed as configuration, which no debug level logs, the values reach the functions without a statement.
+            // The values reach the functions through settings, because no debug level logs the value of a setting.
             for key in [
                 "\"tOpSeCrEt\"".to_owned(),
                 String::new(),
@@ -283,12 +283,12 @@ fn a_copy_of_a_memory_caches_view_reads_nothing_that_its_reader_may_not() {
     ] {
         refused(session.try_lines(statement), "42501");
     }
-    // For the functions the view is a cache of its owner, which is empty.
+    // The functions take the view for an empty cache of the view's owner.
     assert_eq!(session.value("SELECT cache_get('k', 'spoof')"), None);
     session.run("SELECT cache_set('k', 'own', cache => 'spoof')");
     assert_eq!(owner.text("SELECT cache_get('k', 'm')"), "hidden");
     assert_eq!(owner.lines("SELECT key, value FROM m"), ["k|hidden"]);
-    // Dropping or clearing it does not affect the other role's cache.
+    // Dropping or clearing that view does not affect the other role's cache.
     session.run("SELECT cache_clear('spoof'), cache_drop('spoof')");
     assert_eq!(owner.text("SELECT cache_get('k', 'm')"), "hidden");
     for garbage in [
@@ -338,7 +338,8 @@ fn a_revoke_counts_in_the_middle_of_a_transaction() {
     assert_eq!(error.code().map(|code| code.code()), Some("42501"));
 }
 
-/// A SECURITY DEFINER function that checks whether a session of an application still exists.
+/// The owner's SECURITY DEFINER function checks whether a session of an application still exists. Its caller must not
+/// be able to show it expired rows.
 #[test]
 fn the_caller_of_a_security_definer_function_does_not_show_it_expired_rows() {
     let database = Cluster::shared().database();

@@ -1,4 +1,4 @@
-//! Tests keys that the client distributes over several servers: client and servers agree on the server of each key, a
+//! Tests that a client can distribute keys over several servers: client and servers agree on the server of each key, a
 //! server that is down affects only its own keys, and a server that is added takes over only its share. The client's
 //! arithmetic is the Python of docs/scaling.md.
 
@@ -43,7 +43,7 @@ fn python(lines: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Returns the part of each key as a client computes it; each key is a Python expression for its bytes.
+/// Returns the part of each key as a client computes it; `bytes` has a Python expression for the bytes of each key.
 fn computed(bytes: &[String], parts: usize) -> Vec<usize> {
     let keys = bytes.join(", ");
     let found = python(&format!(
@@ -58,8 +58,8 @@ fn as_text(key: &str) -> String {
     format!("bytes([{}])", bytes.join(", "))
 }
 
-/// A key type, the SQL that makes a key from a number, and the Python that computes the bytes of a key as the server
-/// prints it.
+/// A key type, the SQL that makes a key from a number, and the Python expression for the bytes of a key that the server
+/// has printed.
 type Kind = (&'static str, &'static str, fn(&str) -> String);
 
 const KINDS: [Kind; 4] = [
@@ -114,7 +114,7 @@ fn a_key_of_each_type_is_where_a_hash_partition_and_a_client_have_it() {
         assert_eq!(computed(&keys, PARTS), said, "keys of type {kind}");
         assert!(session.lines(&of(1)).iter().all(|part| part == "0"));
     }
-    // Another spelling of the same key.
+    // All spellings of a key have the same part.
     session.run("INSERT INTO c2 SELECT key FROM p2");
     assert!(session.holds("SELECT bool_and(pgcache.node_of('c2', upper(key::text), 99) = pgcache.node_of('c2', key::text, 99)) FROM c2"));
     assert!(
@@ -145,7 +145,7 @@ fn node_of_refuses_other_relations_and_bad_counts_of_servers() {
     assert!(session.holds("SELECT pgcache.node_of('c', 'k', 2147483647) BETWEEN 0 AND 2147483646"));
 }
 
-/// Servers with the caches of the recipe, and the server of each part.
+/// Servers that are set up as the page describes, and the server of each part.
 struct Spread {
     servers: Vec<&'static Cluster>,
     parts: Vec<usize>,
@@ -197,7 +197,7 @@ impl Spread {
         }
     }
 
-    /// Returns the number of keys that are found on their servers. No key is found on a server that is down.
+    /// Returns the number of keys that are found on their servers. Counts no key of a server that is down.
     fn found(&self, keys: &BTreeMap<String, usize>, cache: &str) -> i64 {
         let count = |(server, keys): (usize, &Vec<&str>)| -> i64 {
             let Ok(mut session) = self.session(server) else {
@@ -215,7 +215,7 @@ impl Spread {
     }
 }
 
-/// Returns keys and their parts, as the client of the page computes them.
+/// Returns keys and their parts, as the page's client computes them.
 fn keys() -> BTreeMap<String, usize> {
     let keys: Vec<String> = (0..3000).map(|i| format!("user:{i}")).collect();
     let bytes: Vec<String> = keys.iter().map(|key| as_text(key)).collect();
@@ -229,7 +229,7 @@ fn a_server_that_goes_costs_its_keys_and_one_that_comes_its_share() {
     let all = keys.len() as i64;
     spread.fill(&keys);
 
-    // Every server agrees that its keys are its own, and none exceeds its share by much.
+    // Every server agrees on which keys are its own, and no server exceeds its share by much.
     for (server, own) in spread.by_server(&keys).iter().enumerate() {
         let parts: Vec<i32> = (0..PARTS)
             .filter(|&part| spread.parts[part] == server)
@@ -254,7 +254,7 @@ fn a_server_that_goes_costs_its_keys_and_one_that_comes_its_share() {
         (all, all)
     );
 
-    // One server is killed and restarted.
+    // Kill and restart one server.
     let lost = spread.by_server(&keys)[1].len() as i64;
     spread.servers[1].down(Shutdown::Immediate);
     assert_eq!(
@@ -268,7 +268,7 @@ fn a_server_that_goes_costs_its_keys_and_one_that_comes_its_share() {
     );
     spread.fill(&keys);
 
-    // One server is added, in the way that the page describes.
+    // Add a server in the way that the page describes.
     spread.add();
     let before = spread.parts.clone();
     spread.parts = python("for part in parts:\n    print(part)");
@@ -292,7 +292,7 @@ fn a_server_that_goes_costs_its_keys_and_one_that_comes_its_share() {
         );
     }
 
-    // Moved keys are removed, so that they do not reappear when the part moves back.
+    // Remove the moved keys from their former servers, so that they do not reappear when a part moves back.
     for server in 0..3 {
         let gone: Vec<i32> = (0..PARTS)
             .filter(|&part| spread.parts[part] == 3)

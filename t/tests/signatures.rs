@@ -1,7 +1,7 @@
 //! Tests the interface between SQL and Rust. Postgres calls a C function with the arguments of its declaration in SQL,
-//! so a wrong list of arguments there is undefined behaviour. Each function that the catalog has in any version of the
-//! extension (a database may be older than the library) must be a `#[pg_extern] fn` with the same arguments, result and
-//! treatment of NULL. CREATE FUNCTION has already checked that the symbol exists, also for the function of a trigger.
+//! so a wrong declaration causes undefined behaviour. Each function in the catalog of any version of the extension (a
+//! database's extension may be older than the library) must be a `#[pg_extern] fn` with the same arguments, result and
+//! treatment of NULL. CREATE FUNCTION has already checked that the symbol exists, also for trigger functions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,8 @@ const SQL_OF_RUST: &[(&str, &[&str])] = &[
     ("Texts", &["text[]"]),
 ];
 
-/// `symbol|strict|set|columns|result|name type,name type`; a trigger's function has no arguments to compare.
+/// The catalog's functions, as `symbol|strict|set|columns|result|name type,name type`. A trigger function has no
+/// arguments to compare.
 const DECLARED: &str = r"
     SELECT p.prosrc, p.proisstrict, p.proretset,
            (SELECT count(*) FROM unnest(p.proargmodes) AS mode WHERE mode IN ('o', 'b', 't')),
@@ -54,7 +55,7 @@ const BY_HAND: &[&str] = &[
     "copied_again_wrapper|f|f|0|boolean|copied record,copy integer",
 ];
 
-/// Returns the `T` of `Wrapper<T>` and of `Wrapper<T,E>`.
+/// Returns the `T` of `Wrapper<T>` or `Wrapper<T,E>`.
 fn inside<'t>(kind: &'t str, wrapper: &str) -> Option<&'t str> {
     let inner = kind
         .strip_prefix(wrapper)?
@@ -143,7 +144,7 @@ fn is_same_result(rust: &str, is_set: bool, columns: &str, sql: &str) -> bool {
     let rust = inside(rust, "Option").unwrap_or(rust);
     let rows = inside(rust, "Rows").or(inside(rust, "Stream"));
     match (rows, inside(rust, "OutRow")) {
-        // The query names the columns, and QueryStream itself compares them with its own at run time.
+        // The caller's query names the columns. QueryStream compares them with the columns that it returns at run time.
         _ if rust.starts_with("QueryStream") => is_set && columns == "0",
         (Some(number), _) => is_set && number == columns,
         (_, Some(number)) => !is_set && number == columns,

@@ -1,5 +1,5 @@
-//! Tests triggers that a role with TRIGGER has created on another role's cache: they never run with the privileges of
-//! the cache's owner, whichever session removes rows.
+//! Tests that triggers that a role with TRIGGER created on another role's cache never run with the privileges of the
+//! cache's owner, whichever session removes rows.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn with_generous_owner(database: &Database) -> (Client, Client, String) {
     (admin, app, role)
 }
 
-/// Creates a function of the role that makes the role a superuser, if it runs with enough privileges.
+/// Creates functions of the role that make the role a superuser if they run with enough privileges.
 fn with_trap(app: &mut Client, role: &str) {
     app.run(&format!(
         "CREATE FUNCTION climb() RETURNS bool LANGUAGE plpgsql IMMUTABLE AS \
@@ -126,18 +126,19 @@ fn a_refused_removal_names_the_role_of_the_trigger() {
         );
         assert!(!is_superuser(&mut admin, &role), "{call}");
     }
-    // A sweep over all caches reports a warning, also to the owner, whose call does not name this cache.
+    // A sweep over all caches only warns about this cache, even if its owner calls it, because the call does not name
+    // the cache.
     session.run("SELECT cache_expire()");
     admin.run("SELECT cache_expire()");
     assert_eq!(admin.number("SELECT count(*) FROM c AS pgcache_c"), 1);
     assert!(!is_superuser(&mut admin, &role));
-    // A function that could be altered between the check and the call is still not trusted.
+    // pgcache still does not trust a function that could be altered between the check and the call.
     app.run("ALTER FUNCTION spring() SECURITY DEFINER");
     refused(
         session.try_lines("SELECT cache_delete('old', 'c')"),
         "42501",
     );
-    // A role's own call fires triggers as the role's own DELETE does.
+    // In a call by the role itself, triggers fire as in the role's DELETE.
     assert!(app.holds("SELECT cache_delete('old', 'c') IS NOT NULL"));
     assert!(!is_superuser(&mut admin, &role));
     admin.run(
@@ -149,8 +150,8 @@ fn a_refused_removal_names_the_role_of_the_trigger() {
     assert_eq!(admin.number("SELECT count(*) FROM c AS pgcache_c"), 0);
 }
 
-/// The trigger's function may be harmless, but its condition and the key of a dependency are evaluated as the same
-/// role.
+/// Even if a trigger's function is harmless, its condition, and the key expression of a dependency, are evaluated as
+/// the role that removes the row.
 #[test]
 fn a_condition_that_may_run_anything_counts_as_user_defined_code() {
     let database = Cluster::shared().database();
@@ -175,8 +176,8 @@ fn a_condition_that_may_run_anything_counts_as_user_defined_code() {
             true => "pgcache.invalidate",
             false => "quiet",
         };
-        // With the library loaded only the owner can create one of pgcache's triggers, because it may call a
-        // user-defined function, too.
+        // If the library is loaded, only the owner can create one of pgcache's triggers, because such a trigger may
+        // also call a user-defined function.
         let maker = match function {
             "quiet" => &mut app,
             _ => &mut admin,
@@ -247,7 +248,7 @@ fn triggers_of_the_owner_of_a_member_and_of_a_superuser_run_as_ever() {
     assert!(admin.holds("SELECT NOT cache_exists('c:old', 'reader')"));
 }
 
-/// In Postgres a role with TRIGGER can create triggers and replace existing triggers.
+/// Postgres lets a role with TRIGGER create triggers and replace existing triggers.
 #[test]
 fn only_its_owner_makes_a_table_a_cache_or_says_how() {
     let database = Cluster::hot().database();

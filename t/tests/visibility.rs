@@ -1,5 +1,5 @@
 //! Tests visibility with recorded histories: readers see only committed values, and no value older than an acknowledged
-//! one.
+//! value.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,8 +49,8 @@ impl Recorder {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Returns whether the test continues. It ends when its time is over, but on a slow machine not before the history
-    /// has enough operations to prove something.
+    /// Returns whether the test continues. It ends when its time is over, but on a slow machine it continues until the
+    /// history has enough operations to prove something.
     pub(crate) fn goes_on(&self) -> bool {
         let now = Instant::now();
         let has = |count: &AtomicU64| count.load(Ordering::SeqCst) > ENOUGH as u64;
@@ -92,8 +92,8 @@ impl Recorder {
     }
 }
 
-/// Runs a transaction with one write of one key. The transaction begins under a lock that is released after other
-/// sessions can see the commit, so that a key's versions increase in the order of its commits.
+/// Runs a transaction with one write of one key. The transaction takes a lock at its beginning, which is released once
+/// other sessions can see the commit. So a key's versions increase in the order of its commits.
 pub(crate) fn write_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng) {
     let key = rng.below(KEYS);
     session.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({key})"));
@@ -189,7 +189,7 @@ pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng
     }
 }
 
-/// A function that returns the value that a reader uses, given its memory and the answer that it has read.
+/// Returns the value that a reader uses, given its memory and the answer that it has read.
 type Belief = fn(&mut Option<Read>, Read) -> Read;
 
 fn as_returned(_: &mut Option<Read>, read: Read) -> Read {
@@ -260,7 +260,7 @@ fn a_read_never_returns_less_than_acknowledged_writes() {
     }
 }
 
-/// The negative control: the histories of a reader that keeps the values that it has read are rejected.
+/// The negative control: the checker rejects the histories of a reader that keeps the values that it has read.
 #[test]
 fn a_reader_with_a_memory_of_its_own_is_caught() {
     let recorder = record(&cache_of("unlogged"), Duration::from_secs(1), with_memory);

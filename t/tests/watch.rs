@@ -1,4 +1,4 @@
-//! Tests `cache_watch`, as watchers see it, and `cache_rate_limit` with many sessions.
+//! Tests the notifications that watchers receive after `cache_watch`, and `cache_rate_limit` with many sessions.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -116,9 +116,9 @@ fn changes_by_plain_sql_and_dependencies_are_sent() {
     assert_eq!(received(&mut watcher, expected.len()), expected);
 }
 
-/// A cache has one channel: each watcher receives all events, and selects its own.
+/// A cache has one channel: each watcher receives all events, and selects the events of its own keys.
 #[test]
-fn of_a_hundred_watchers_and_a_thousand_events_each_gets_its_ten_and_none_is_lost() {
+fn a_hundred_watchers_lose_no_event() {
     const WATCHERS: usize = 100;
     const EACH: usize = 10;
     const WRITERS: usize = 10;
@@ -182,7 +182,7 @@ fn many_sessions_together_get_exactly_the_limit_of_a_memory_cache() {
     check_limit(&Cluster::hot().database(), "memory");
 }
 
-/// COMMIT PREPARED may run in another session, which does not know the events.
+/// COMMIT PREPARED may run in another session, which has no record of the events to notify about.
 #[test]
 fn a_transaction_with_pending_notifications_is_not_prepared() {
     let cluster = Cluster::with_tier(&["max_prepared_transactions = 5"]);
@@ -204,9 +204,10 @@ fn resident(process: i64) -> u64 {
     number.expect("a number").parse().expect("kB")
 }
 
-/// An index accepts a long key that compresses well, but no cache can have an entry with a key of that length.
+/// Plain SQL can insert a key that is too long for every function of pgcache, if the key compresses well enough for the
+/// index. Its notification has no key, and the session must not hold the key in memory until the commit.
 #[test]
-fn keys_longer_than_any_entrys_are_not_remembered() {
+fn overlong_keys_use_no_session_memory() {
     let database = Cluster::hot().database();
     let mut session = database.connect();
     session.run("SELECT cache_create('c')");

@@ -12,10 +12,10 @@ use super::spread::cluster;
 /// The number of shards to move, one after the other.
 const MOVES: usize = 12;
 
-/// Moves one shard, with all shards under the same lock, to another node.
+/// Moves one shard, and the shards co-located with it, to another node.
 fn move_one(session: &mut Client, number: usize) -> Result<Vec<String>, postgres::Error> {
-    // The move is chosen in a query of its own. The function that moves is volatile, so in the same query it could also
-    // move a shard that the query filters out.
+    // Choose the shard and its target in a separate query: in one query, Postgres could call the volatile function also
+    // for rows that the query then discards.
     let way = session.text(&format!(
         "SELECT format('%s, %L, %s, %L, %s', s.shardid, s.nodename, s.nodeport, n.nodename, n.nodeport)
            FROM (SELECT * FROM citus_shards WHERE table_name = 'counted'::regclass ORDER BY shardid OFFSET {} LIMIT 1) AS s,
@@ -29,13 +29,13 @@ fn move_one(session: &mut Client, number: usize) -> Result<Vec<String>, postgres
     ))
 }
 
-/// Returns whether the error is a deadlock. Postgres or Citus may end a session if the session and a shard move wait
-/// for each other.
+/// Returns whether the error is a deadlock. Postgres or Citus may abort a transaction if it and a shard move wait for
+/// each other.
 fn is_deadlock(error: &postgres::Error) -> bool {
     sqlstate(error) == "40P01"
 }
 
-/// Increments counters until `over`. Returns how often each key was incremented, counting answered calls only.
+/// Increments counters until `over`. Returns the number of increments that succeeded.
 fn count(session: &mut Client, over: &AtomicBool) -> usize {
     let (mut tries, mut done) = (0, 0);
     while !over.load(Relaxed) {
@@ -60,7 +60,7 @@ fn count(session: &mut Client, over: &AtomicBool) -> usize {
     done
 }
 
-/// Reads 60 keys at once, and all keys of their prefix, until `over`. Returns the number of reads.
+/// Until `over`, lists the keys with one prefix and reads those 60 keys in one call. Returns the number of these reads.
 fn read(session: &mut Client, over: &AtomicBool) -> usize {
     let mut done = 0;
     while !over.load(Relaxed) {
