@@ -5,8 +5,8 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use postgres::Client;
 
-/// A table `t`: the statement that creates it, the arguments of `cache_attach`, two keys, and two deadlines, one past
-/// and one future.
+/// A table `t`: the statement that creates it, the arguments of `cache_attach`, two keys, a past deadline and a future
+/// deadline.
 struct Made {
     table: &'static str,
     attach: &'static str,
@@ -144,7 +144,7 @@ fn writes_replace_an_expired_row_in_any_shape_of_table() {
             ] {
                 session.run("DELETE FROM t");
                 for deadline in [past, past] {
-                    // The second row takes the place of the first, which has expired.
+                    // The second row replaces the first row, which has expired.
                     session.run(&format!(
                         "INSERT INTO t (k, v, e) VALUES ({one}, '1', {deadline})"
                     ));

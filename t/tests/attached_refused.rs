@@ -1,11 +1,11 @@
-//! Tests that a table which cannot become a cache is refused and left unchanged, and that the error names the change
-//! that the table needs.
+//! Tests that `cache_attach` refuses a table that cannot become a cache and leaves it unchanged, and that the error
+//! names the change that the table needs.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 
-/// A table, the arguments, and words of the detail or hint.
+/// A table, the arguments of `cache_attach`, and words in the detail or hint.
 const REFUSED: &[(&str, &str, &str)] = &[
     (
         "(key char(9) PRIMARY KEY, value text, expires_at timestamptz)",

@@ -1,4 +1,4 @@
-//! Tests a wall clock that is set back: expired rows that were not swept may become live again, and nothing else
+//! Tests a wall clock that is set back: expired rows that were not yet swept may become live again, but nothing else
 //! changes.
 
 use std::sync::atomic::AtomicBool;
@@ -23,7 +23,7 @@ fn cluster(conf: &[&str]) -> (Cluster, Client) {
     (cluster, session)
 }
 
-/// Returns the rest of an entry's ttl, in seconds.
+/// Returns an entry's remaining ttl in seconds.
 fn left(session: &mut Client, key: &str, cache: &str) -> Option<f64> {
     let ask = format!("SELECT extract(epoch FROM cache_ttl('{key}', '{cache}'))");
     session
@@ -31,7 +31,7 @@ fn left(session: &mut Client, key: &str, cache: &str) -> Option<f64> {
         .map(|left| left.parse().expect("a number"))
 }
 
-/// Checks that this much is left, within the time that the test itself may have taken.
+/// Checks that about this much ttl is left. The test itself may have taken some of it.
 fn about(left: Option<f64>, expected: i64, case: &str) {
     let (left, expected) = (
         left.unwrap_or_else(|| panic!("{case}: no ttl")),
@@ -137,7 +137,7 @@ fn rate_limits_continue() {
     }
 }
 
-/// A lease is valid until its deadline by the wall clock; a call waits by a monotonic clock.
+/// A lease ends by the wall clock, but calls that wait for a value measure their wait by a monotonic clock.
 #[test]
 fn setting_the_clock_back_prolongs_no_wait_for_a_value() {
     let (cluster, mut session) =
@@ -154,8 +154,8 @@ fn setting_the_clock_back_prolongs_no_wait_for_a_value() {
             scope.spawn(|| {
                 sleep(Duration::from_millis(500));
                 cluster.move_clock(-DAY);
-                // The server's own timeouts follow the wall clock: setting it back to the right time releases a session
-                // that waits in vain.
+                // The server's own timeouts follow the wall clock. Setting the clock to the true time releases a
+                // session whose wait has not ended in time.
                 let patience = Instant::now() + Duration::from_secs(60);
                 while !answered.load(SeqCst) && Instant::now() < patience {
                     sleep(Duration::from_millis(50));

@@ -1,4 +1,5 @@
-//! Tests the coherence protocol at its limits: no free slot, too many keys, transactions that fail late.
+//! Tests the coherence protocol at its limits: without a free slot, with too many keys, and with transactions that fail
+//! late.
 
 use std::thread;
 
@@ -83,7 +84,7 @@ fn a_writer_without_a_slot_keeps_loaders_from_storing() {
         reader.run(&format!("SELECT pg_cancel_backend({pid})"));
         assert_eq!((stored, stored_without_a_lease), (None, None));
     });
-    // Without a lease only the token shows that the removal happened while the loader ran.
+    // The loader has no lease, so only the token shows that the removal happened while the loader ran.
     writer.run("BEGIN; SELECT pg_advisory_lock(42)");
     thread::scope(|scope| {
         let _go = LetGo(cluster);
@@ -104,7 +105,7 @@ fn a_writer_without_a_slot_keeps_loaders_from_storing() {
     writer.nothing_pending();
 }
 
-/// Begins a transaction that takes as many leases as it may have.
+/// Returns statements that begin a transaction and take as many leases as a session may have.
 fn many_leases() -> String {
     let key = "'x' || pg_backend_pid() || '-' || g || clock_timestamp()";
     format!(
@@ -195,7 +196,7 @@ fn a_transaction_that_is_prepared_leaves_nothing_marked_when_it_is_rolled_back()
 }
 
 #[test]
-fn however_a_transaction_ends_nothing_stays_marked() {
+fn no_mark_outlives_its_transaction() {
     let cluster = Cluster::with_tier(&[]);
     let (database, mut writer, mut reader) = hot_cache(cluster);
     writer.run("BEGIN; UPDATE c SET value = 'undone'");
@@ -219,7 +220,7 @@ fn however_a_transaction_ends_nothing_stays_marked() {
     reader.nothing_pending();
 }
 
-/// Postgres checks for write skew after pgcache has set its mark.
+/// Postgres checks for write skew only after pgcache has set its mark, so the commit can still fail.
 #[test]
 fn a_commit_that_fails_after_its_mark_takes_the_mark_back() {
     let cluster = Cluster::with_tier(&[]);
@@ -240,7 +241,7 @@ fn a_commit_that_fails_after_its_mark_takes_the_mark_back() {
     }
 }
 
-/// The trigger of a constraint that is checked at commit writes after all statements have ended.
+/// The trigger of a deferred constraint writes at commit, after all statements have ended.
 #[test]
 fn a_deferred_trigger_that_writes_is_seen() {
     let (_database, mut writer, mut reader) = hot_cache(Cluster::hot());

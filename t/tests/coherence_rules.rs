@@ -1,5 +1,5 @@
-//! Tests rule 5 of the coherence protocol (docs/internals/coherence.md): a read inside of the statement that writes
-//! uses no copy.
+//! Tests that a read inside the statement that writes uses no copy. This is rule 5 of the coherence protocol
+//! (docs/internals/coherence.md).
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -24,7 +24,7 @@ fn merge_with_returning_is_seen() {
     assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
 }
 
-/// When the user's trigger reads, the row has changed and its key is not yet noted.
+/// When the user-defined trigger reads, the row has changed and its key is not yet noted.
 #[test]
 fn a_trigger_that_reads_publishes_nothing_uncommitted() {
     let database = Cluster::hot().database();
@@ -52,7 +52,7 @@ fn a_trigger_that_reads_publishes_nothing_uncommitted() {
     assert_eq!(reader.agrees("l", "c").as_deref(), Some("new"));
 }
 
-/// A parallel worker has no xid of its own, but its leader may have written.
+/// A parallel worker has no xid, but its leader may have written.
 #[test]
 fn a_parallel_query_reads_the_writes_of_its_transaction() {
     let cluster = Cluster::hot();

@@ -1,8 +1,8 @@
 //! Tests coherence under many concurrent writers, savepoints, TRUNCATE, disabled triggers and evictions: no reader may
-//! see a value older than an acknowledged one, and `pgcache.verify` may return no row.
+//! see a value older than an acknowledged value, and `pgcache.verify` must return no row.
 //!
 //! PGCACHE_STORM_SECONDS sets the length. A library built with the cargo feature `pauses` waits at random in the
-//! windows of the protocol, which makes races likely; scripts/storm.sh builds one and runs this test on it.
+//! windows of the protocol, so that races become likely; scripts/storm.sh builds one and runs this test on it.
 
 use std::thread;
 use std::time::Duration;
@@ -30,11 +30,11 @@ struct Change<'s> {
     removes: bool,
     sql: &'s str,
     commits: bool,
-    /// Whether to choose two phases at random.
+    /// Chooses between one phase and two phases at random; None means always one phase.
     chance: Option<&'s mut Rng>,
 }
 
-/// Removes or overwrites all keys under the locks of all keys.
+/// Removes or overwrites all keys while it holds the locks of all keys.
 fn change_all(session: &mut Client, recorder: &Recorder, change: Change) {
     session.run(&format!(
         "BEGIN; SELECT pg_advisory_xact_lock(k) FROM generate_series(0, {KEYS} - 1) AS k"
@@ -60,7 +60,7 @@ fn change_all(session: &mut Client, recorder: &Recorder, change: Change) {
     }
 }
 
-/// Changes all rows without a trigger that notes each key.
+/// Changes all rows with statements that fire no trigger for each row.
 fn upheavals(database: &Database, recorder: &Recorder) {
     let (mut session, mut rng) = (database.connect(), Rng::seeded(70));
     while recorder.goes_on() {
@@ -97,8 +97,8 @@ fn upheavals(database: &Database, recorder: &Recorder) {
 const ALWAYS: &str = "ALTER TABLE seen ENABLE ALWAYS TRIGGER pgcache_record, \
                       ENABLE ALWAYS TRIGGER pgcache_record_truncate";
 
-/// Writes with disabled triggers, so that only the suspension before the write protects the copies. Never uses two
-/// phases, because Postgres does not prepare a transaction that holds a lock which its session also holds.
+/// Writes with disabled triggers, so that only the suspension before the write protects the copies. Never uses
+/// two-phase commit, because Postgres cannot prepare a transaction that holds a lock that its session also holds.
 fn without_triggers(session: &mut Client, recorder: &Recorder, commits: bool) {
     let all = format!("(k) FROM generate_series(0, {KEYS} - 1) AS k");
     session.run(&format!("SELECT pg_advisory_lock{all}"));
@@ -129,7 +129,7 @@ fn evictions(database: &Database, recorder: &Recorder) {
     }
 }
 
-/// Returns all rows of `pgcache.verify`; any row means that the protocol was broken.
+/// Runs `pgcache.verify` repeatedly, and returns all its rows. Any row means that the protocol was broken.
 fn verifications(database: &Database, recorder: &Recorder) -> Vec<String> {
     let mut session = database.connect();
     let mut differences = Vec::new();
@@ -140,7 +140,8 @@ fn verifications(database: &Database, recorder: &Recorder) -> Vec<String> {
     differences
 }
 
-/// Reads all keys in one call: a batch of look-ups, one snapshot for the missing keys, a fill for each.
+/// Reads all keys in one call, which makes a batch of look-ups, one snapshot for the missing keys, and a fill for each
+/// of them.
 fn read_all(session: &mut Client, recorder: &Recorder) -> Vec<Read> {
     let began = recorder.now();
     let rows = session.lines(&format!(

@@ -1,6 +1,6 @@
 //! Tests each window of the coherence protocol, which is an interval between two steps in which another session may
 //! act. A get runs while a change waits in each of its windows, and a change runs while a get waits in each of its
-//! windows. The tests are skipped if the library was built without windows.
+//! windows. The tests are skipped unless the library was built with the cargo feature `pauses`.
 
 use std::thread;
 
@@ -31,8 +31,8 @@ fn with_cache(cluster: &Cluster) -> Database<'_> {
     database
 }
 
-/// In the first window the change is marked and waits for a standby, so no session sees it. In the later window all
-/// sessions see it, and it is still marked.
+/// In the first window the change is marked and waits for a standby, so no other session sees it. In the second window
+/// all sessions see the change, and it is still marked.
 #[test]
 fn in_each_window_of_a_change_a_get_fills_nothing_old() {
     let cluster = Cluster::with_tier(&[
@@ -86,7 +86,7 @@ fn a_change_in_each_window_of_a_get_leaves_no_old_copy() {
         for window in [TOKEN_TO_SNAPSHOT, READ_TO_FILL] {
             let database = with_cache(cluster);
             let mut writer = database.connect();
-            // Lifts the suspension with which a new slot begins.
+            // A new slot begins suspended; this read ends the suspension.
             assert_eq!(writer.heat("x1", "c").as_deref(), Some("old"));
             let mut reader = database.connect();
             let backend = stay_in(cluster, &mut reader, window);
@@ -104,7 +104,8 @@ fn a_change_in_each_window_of_a_get_leaves_no_old_copy() {
     }
 }
 
-/// The get finds the cache suspended and checks the triggers while the commit that disables them is not visible yet.
+/// The commit that disables the triggers is not visible yet when the get finds the cache suspended and checks the
+/// triggers.
 #[test]
 fn a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension() {
     let cluster = Cluster::with_tier(&[]);

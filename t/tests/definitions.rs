@@ -1,6 +1,6 @@
-//! Tests a cache whose definition changes while a function works on it: changed by user-defined code that the function
-//! runs, or by another session. The function must return a value or an error that names the cause. Afterwards the table
-//! can be read and agrees with `cache_get`.
+//! Tests a cache whose definition changes while a function works on it. User-defined code that the function runs
+//! changes it, or another session. The function must return a value or an error that names the cause. Afterwards the
+//! table can be read and agrees with `cache_get`.
 
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -11,7 +11,8 @@ use pgcache_tests::database::Database;
 use pgcache_tests::refusal::{refused, sqlstate};
 use postgres::{Client, Error};
 
-/// Code that a function of pgcache runs at various points; each entry runs `test.change` once.
+/// Triggers and functions that pgcache's functions run at various points. Each runs the statement in the setting
+/// `test.change` once.
 const HOOKS: &str = "
     CREATE FUNCTION change() RETURNS boolean LANGUAGE plpgsql AS $$
     DECLARE wanted text := current_setting('test.change', true);
@@ -33,7 +34,7 @@ const HOOKS: &str = "
     CREATE FUNCTION agrees(t text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM change(); RETURN true; END $$;
     CREATE DOMAIN picky AS text CHECK (agrees(VALUE));";
 
-/// Statements that attach the code of a hook to a cache.
+/// Statements that attach a hook to a cache.
 const ON_THE_CACHE: &[(&str, &str)] = &[
     ("nothing", ""),
     (
@@ -175,8 +176,7 @@ const CALLS: &[&str] = &[
     "pgcache.verify('c')",
 ];
 
-/// Returns the cast that shows a row's value as `cache_get` does; for a column of a table that is not a cache, its
-/// text.
+/// Returns the SQL expression that shows a row's value as `cache_get` does, or as text if the table is not a cache.
 fn as_text(kind: &str) -> &'static str {
     match kind {
         "bytea" => "convert_from(value, 'UTF8')",
@@ -184,8 +184,8 @@ fn as_text(kind: &str) -> &'static str {
     }
 }
 
-/// Returns the value of a result. For an error, checks that it names the cause, rather than an internal state of
-/// Postgres or the end of the session, and returns None.
+/// Returns the value of a result. Returns None for an error, and checks that the error names the cause: it must not be
+/// an internal error or end the session.
 fn checked<T>(result: Result<T, Error>, what: &str) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -195,7 +195,7 @@ fn checked<T>(result: Result<T, Error>, what: &str) -> Option<T> {
             };
             let code = sqlstate(&error);
             let class = &code[..2];
-            // Postgres' own words for a table that is dropped while it plans.
+            // Postgres' own message for a table that is dropped while Postgres plans a statement.
             let gone = said
                 .message()
                 .starts_with("could not open relation with OID");
@@ -249,7 +249,7 @@ fn is_sound(session: &mut Client, what: &str) {
 
 /// Creates a database with a role that may create objects in it.
 fn stage(cluster: &'static Cluster) -> (Database<'static>, String) {
-    // Postgres' own words for a table that is dropped while it plans.
+    // Postgres' own message for a table that is dropped while Postgres plans a statement.
     cluster.provokes("could not open relation with OID");
     let database = cluster.database();
     let (role, another) = (cluster.role(), cluster.role());
@@ -281,7 +281,7 @@ const ENTRIES: &str = "SELECT cache_set('k', '5', cache => 'c'), cache_set('l', 
 
 const KINDS: [&str; 3] = ["text", "jsonb", "bytea"];
 
-/// Returns the statements during each of which the hook's code runs.
+/// Returns the statements that run the hook's code.
 fn calls_of(hook: &str) -> Vec<&'static str> {
     let loads_only = hook == "nothing";
     let mut calls = CALLS.to_vec();
@@ -290,8 +290,8 @@ fn calls_of(hook: &str) -> Vec<&'static str> {
 }
 
 /// Splits the calls into the calls that this run combines with a change, and the remaining calls. The choice depends on
-/// the change and on the minute, so that all combinations are covered over time. PGCACHE_DEFINITIONS=all combines each
-/// call with each change, as `make test-all` does.
+/// the change and on the current minute, so that runs cover all combinations over time. PGCACHE_DEFINITIONS=all
+/// combines each call with each change, as `make test-all` does.
 fn share<T: Copy>(calls: &[T], change_at: usize) -> (Vec<T>, Vec<T>) {
     const ONE_OF: usize = 14;
     let all = std::env::var("PGCACHE_DEFINITIONS").is_ok_and(|asked| asked == "all");
@@ -304,7 +304,7 @@ fn share<T: Copy>(calls: &[T], change_at: usize) -> (Vec<T>, Vec<T>) {
     (taken, left)
 }
 
-/// Runs every change under one hook, in the middle of each call in turn, on a cache of one kind.
+/// Runs every change on a cache of one kind, under one hook, in the middle of each of the calls.
 fn changes_inside(database: &Database, role: &str, kind: &str, (hook, sql): (&str, &str)) {
     let mut session = session(database, role);
     let other = another(&mut session);
@@ -334,7 +334,8 @@ fn changes_inside(database: &Database, role: &str, kind: &str, (hook, sql): (&st
         };
         let (taken, left) = share(&calls_of(hook), change_at);
         let done = taken.iter().filter(|call| meets(call)).count();
-        // If the table is in use, Postgres refuses every change. Otherwise at least one of the calls must allow it.
+        // If the table is in use, Postgres refuses every change. Otherwise the change must succeed in at least one
+        // call.
         came |= done > 0 || !is_in_use(hook) && left.iter().any(meets);
     }
     session.run("BEGIN");
@@ -343,14 +344,14 @@ fn changes_inside(database: &Database, role: &str, kind: &str, (hook, sql): (&st
     assert!(came || is_in_use(hook), "{hook} has changed nothing");
 }
 
-/// Returns whether the combination fails an assertion of Postgres itself, which any table can trigger: the function of
-/// an index that is declared immutable removes the row that INSERT ... ON CONFLICT is entering into that index. Without
-/// assertions this has no effect.
+/// Returns whether the combination fails an assertion of Postgres itself, which any table can trigger: an index
+/// function that is declared immutable removes the row that INSERT ... ON CONFLICT is entering into that index. Without
+/// assertions this does no harm.
 fn fails_an_assertion(hook: &str, change: &str) -> bool {
     hook == "an index" && change == "DELETE FROM c"
 }
 
-/// Returns whether the change took effect inside the call. A refused call rolls its change back.
+/// Returns whether the call made the change and succeeded. A refused call rolls the change back.
 fn changes_in(session: &mut Client, change: &str, call: &str, what: &str) -> bool {
     session.run(&format!(
         "BEGIN; SET LOCAL test.done = ''; SET LOCAL test.change = $t${change}$t$"
@@ -365,7 +366,7 @@ fn changes_in(session: &mut Client, change: &str, call: &str, what: &str) -> boo
     done
 }
 
-/// Returns whether the table is open while the hook runs, so that Postgres refuses changes by the session.
+/// Returns whether the table is open while the hook runs, so that Postgres refuses changes by the same session.
 fn is_in_use(hook: &str) -> bool {
     [
         "trigger",
@@ -406,7 +407,7 @@ fn a_definition_changes_inside_every_function_that_can_be_changed_under() {
     }
 }
 
-/// The loader also commits its change, so the table that the fetch leaves must be readable in every session.
+/// The loader commits its change, so every session must be able to read the table after the fetch.
 #[test]
 fn a_loader_that_changes_the_cache_and_commits_leaves_a_sound_table() {
     let (database, role) = stage(cluster());
@@ -468,8 +469,8 @@ fn wait_for_loader(session: &mut Client) {
     }
 }
 
-/// Changes the cache in another session while a loader runs. The loading session first runs `before`, which selects the
-/// way in which the fetch stores.
+/// Changes the cache in another session while a loader runs. The loading session first runs `before`, which selects how
+/// the fetch stores its value.
 fn changes_beside(cluster: &'static Cluster, before: &str) {
     let (database, role) = stage(cluster);
     let mut maker = session(&database, &role);
@@ -478,7 +479,7 @@ fn changes_beside(cluster: &'static Cluster, before: &str) {
     let other = another(&mut maker);
     for (at, change) in CHANGES.iter().enumerate() {
         let kind = KINDS[at % KINDS.len()];
-        // Half of the changes meet a logged cache, which would keep a wrong value even over a crash.
+        // Half of the changes happen on a logged cache, which would keep a wrong value even after a crash.
         let storage = ["unlogged", "logged"][at % 2];
         let what = format!("{before:?}, {kind}, {storage}, {change}");
         make(&mut maker, storage, kind);
@@ -529,8 +530,8 @@ fn a_definition_changes_beside_a_slow_loader_without_a_tier() {
     changes_beside(cluster, "SELECT cache_get('k', 'c')");
 }
 
-/// An attack that was possible: a role with only TEMP, a cache made by hand, and a loader that changes the type of the
-/// values to jsonb and returns a text. The text was then read as jsonb, with lengths that the attacker chose.
+/// An attack that was once possible. A role with only TEMP makes a cache by hand; its loader changes the type of the
+/// values to jsonb and returns a text. Postgres then read the text as jsonb, with lengths that the attacker chose.
 #[test]
 fn a_loader_cannot_have_its_text_read_as_json() {
     let cluster = cluster();

@@ -1,4 +1,4 @@
-//! Tests the triggers of a dependency: the cases in which they do not fire, and the cost of their work.
+//! Tests the triggers of a dependency: cases in which they do not fire, and the cost of their work.
 
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -17,8 +17,8 @@ fn with_source(storage: &str) -> Client {
     session
 }
 
-/// After each of these statements the trigger does not fire in all sessions, so pgcache does not learn of all changes
-/// until the trigger is enabled again.
+/// After each of these statements the trigger no longer fires in every session. So pgcache misses changes until the
+/// trigger is enabled again.
 #[test]
 fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     let each = |how: &str| {
@@ -69,7 +69,7 @@ fn triggers_are_enabled_with_any_privileges_of_the_tables_owner() {
 }
 
 /// Disables and enables triggers on each table as pg_restore --disable-triggers does, one statement at a time. The
-/// copies of the triggers on partitions change with them.
+/// triggers that Postgres cloned to partitions change with them.
 #[test]
 fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {
     for storage in ["unlogged", "memory"] {
@@ -102,8 +102,7 @@ fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {
     }
 }
 
-/// A session alternates between changing rows and reading the cache: each key is removed once, and once more at the
-/// commit.
+/// A session changes rows and reads the cache in turn. Each key must be removed only once, and once more at the commit.
 #[test]
 fn rows_changed_and_entries_read_in_turn_cost_as_much_as_the_rows() {
     let mut session = with_source("unlogged");
@@ -119,7 +118,7 @@ fn rows_changed_and_entries_read_in_turn_cost_as_much_as_the_rows() {
     session.run("ROLLBACK");
 }
 
-/// The rollback of a savepoint does not restore entries that were removed before it.
+/// The rollback of a savepoint does not restore entries that were removed before the savepoint.
 #[test]
 fn savepoints_rolled_back_and_entries_read_in_turn_cost_as_the_rows() {
     let mut session = with_source("unlogged");
@@ -137,8 +136,8 @@ fn savepoints_rolled_back_and_entries_read_in_turn_cost_as_the_rows() {
     session.run("ROLLBACK");
 }
 
-/// Removals under one savepoint may have been noted under others: the rollback of each savepoint restores its own
-/// entries.
+/// Each savepoint's rollback restores exactly the entries that were removed under it, even if the removals were noted
+/// under other savepoints.
 #[test]
 fn nested_savepoints_restore_the_entries_removed_under_them() {
     let mut session = with_source("unlogged");
@@ -157,11 +156,11 @@ fn nested_savepoints_restore_the_entries_removed_under_them() {
     assert_eq!(found(&mut session), [""]);
     session.run("RELEASE three");
     assert_eq!(found(&mut session), [""]);
-    session.run("ROLLBACK TO two"); // all are back, and a and b are to go
+    session.run("ROLLBACK TO two"); // all are back, and a and b are due for removal
     assert_eq!(found(&mut session), ["d"]);
     session.run("RELEASE two; SAVEPOINT four");
     assert_eq!(found(&mut session), ["d"]);
-    session.run("ROLLBACK TO one"); // b is to stay, too
+    session.run("ROLLBACK TO one"); // b stays, too
     assert_eq!(found(&mut session), ["bd"]);
     session.run(&format!("SAVEPOINT five; {}", change("b")));
     assert_eq!(found(&mut session), ["d"]);
@@ -171,8 +170,8 @@ fn nested_savepoints_restore_the_entries_removed_under_them() {
     assert_eq!(found(&mut session), ["d"]);
 }
 
-/// The rollback of a savepoint restores the entries that were removed under it, also if the source changed before the
-/// savepoint.
+/// The rollback of a savepoint restores the entries that were removed under it, even if the source changed before the
+/// savepoint. The writer of the source must still not find them.
 #[test]
 fn a_writer_of_the_source_does_not_find_entries_restored_by_a_savepoint() {
     let mut session = with_source("unlogged");
@@ -192,7 +191,7 @@ fn a_writer_of_the_source_does_not_find_entries_restored_by_a_savepoint() {
     assert_eq!(get(&mut session, "l").as_deref(), Some("old"));
 }
 
-/// The process ends while it walks over the tier, which takes most of the commit's time.
+/// The process is terminated while it walks over the tier, because the walk takes most of the commit's time.
 #[test]
 fn termination_while_a_commit_clears_a_memory_cache_leaves_no_locks_or_marks() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '256MB'"]);

@@ -1,5 +1,5 @@
 //! Runs the same random statements in two databases, one with direct access to the table and one with kept plans.
-//! Answers, errors, rows, index entries and the server's counters of them must be equal.
+//! Answers, errors, rows, index entries and the server's counters of rows must be equal.
 //!
 //! For many more statements run it by hand: `PGCACHE_TWIN_ROUNDS=1000 PGCACHE_TWIN_SEED=...`.
 
@@ -14,7 +14,7 @@ use postgres::Client;
 
 const STEPS: usize = 80;
 
-/// A database on one of the paths: its name, two sessions that run statements, and one session that checks the results.
+/// A database on one of the paths: its name, two sessions that run statements, and a session that checks the results.
 struct Side {
     name: String,
     sessions: [Client; 2],
@@ -22,7 +22,7 @@ struct Side {
 }
 
 impl Side {
-    /// Sets up sessions that never wait: a wait becomes an error, which must occur on both sides.
+    /// Sets up sessions that never wait for long: a long wait becomes an error, which must occur on both sides.
     fn on(cluster: &Cluster, path: &str) -> Side {
         let database = cluster.database();
         let mut session = database.connect();
@@ -67,8 +67,8 @@ impl Side {
     }
 }
 
-/// Returns rows, or an error. A client receives an error before the server has released the locks, so after an error
-/// this waits until the server answers again.
+/// Returns rows, or an error. The server sends an error before it releases the locks. So after an error, the function
+/// waits until the server answers again.
 fn answer(session: &mut Client, sql: &str) -> Vec<String> {
     session.try_lines(sql).unwrap_or_else(|error| {
         session
@@ -98,7 +98,7 @@ impl Pair {
         one
     }
 
-    /// Runs a statement in the same session of both sides. Rolls a failed transaction back.
+    /// Runs a statement in the same session of both sides. Rolls back a failed transaction.
     fn run(&mut self, who: usize, sql: &str) {
         self.history += &format!("\n{who}: {sql};");
         let said = self.ask(sql, |side| &mut side.sessions[who]);
@@ -136,7 +136,7 @@ impl Pair {
         }
     }
 
-    /// Returns how often each side took a path.
+    /// Returns how many calls of each side took a path.
     fn took(&mut self, path: &str) -> [i64; 2] {
         let question = format!("SELECT {path} FROM pgcache.table_path_taken()");
         self.sides.each_mut().map(|side| {

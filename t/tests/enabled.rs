@@ -1,6 +1,6 @@
 //! Tests `pgcache.enabled`. While it is off, the Redis protocol disconnects its clients, the tier is neither read nor
 //! filled, workers sleep and memory caches raise an error. Turning it on again needs no restart. Copies stay coherent
-//! even if sessions see different values of the setting for some time.
+//! even while sessions see different values of the setting.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -18,7 +18,7 @@ use postgres::Client;
 
 const OFF: &str = "ERR the Redis protocol is disabled: pgcache.enabled is off";
 
-/// Changes the setting, and does not wait until sessions see the change.
+/// Changes the setting without waiting until sessions see the change.
 fn set(session: &mut Client, on: bool) {
     session.run(&format!("ALTER SYSTEM SET pgcache.enabled = {on}"));
     session.run("SELECT pg_reload_conf()");
@@ -122,14 +122,14 @@ fn off_bypasses_the_tier_and_refuses_memory_caches() {
     session.verified("d");
 }
 
-/// A session in a long statement, which sees no reload of the settings. The statement begins with a wait for a lock
+/// A session that runs a long statement, and so sees no reload of the settings. The statement first waits for a lock
 /// that `holder` has.
 struct Believer {
     call: thread::JoinHandle<()>,
 }
 
 impl Believer {
-    /// Begins a session that runs the statements once it is released, with the setting from before.
+    /// Starts a session whose statements run only when it is released, but with the setting of the start.
     fn begin(database: &Database, holder: &mut Client, statements: &str) -> Believer {
         holder.run("SELECT pg_advisory_lock(7)");
         let mut session = database.connect();
@@ -153,7 +153,7 @@ impl Believer {
 
 const CHANGE: &str =
     "PERFORM cache_set('k0', '5', cache => 'c'); UPDATE src SET v = 5 WHERE id = 0; COMMIT;";
-/// Reads twice, so that the second read may use a copy that the first has left.
+/// Reads twice, so that the second read may use a copy that the first read made.
 const READ: &str = "FOR i IN 1..2 LOOP
      ASSERT cache_get('k0', 'c') = '5', 'c';
      ASSERT cache_fetch('k0', 'SELECT v FROM src WHERE id = substr($1, 2)::int', cache => 'd') = '5', 'd';
@@ -265,7 +265,8 @@ fn the_protocol_ends_its_clients_and_refuses_new_ones() {
     queues.ask(&["MULTI"]);
     queues.ask(&["SET", "a", "2"]);
     listens.ask(&["SUBSCRIBE", "channel"]);
-    // A command on a table that waits for a row is finished and answered before its client is disconnected.
+    // If a command on a table waits for a row, its client is disconnected only after the command has finished and its
+    // reply was sent.
     waits.ask(&["SELECT", "1"]);
     session.run("BEGIN; UPDATE c SET value = '7' WHERE key = 'k0'");
     let mut admin = door.cluster.connect("postgres");
@@ -300,7 +301,7 @@ fn the_protocol_ends_its_clients_and_refuses_new_ones() {
     assert_eq!(again.ask(&["GET", "k0"]), Reply::bulk("8"));
 }
 
-/// A server that starts with the setting off serves no client; after it is turned on, it serves all.
+/// A server that starts with the setting off serves no client. Once the setting is turned on, it serves all clients.
 #[test]
 fn a_server_that_starts_with_off_is_turned_on() {
     let door = Door::without_cache(&["pgcache.enabled = off"]);
@@ -322,7 +323,7 @@ fn a_server_that_starts_with_off_is_turned_on() {
 
 const KEYS: usize = 6;
 
-/// The record of a storm: the last acknowledged version of each key, and the events that readers have met.
+/// The record of a storm: the last acknowledged version of each key, and counts of the events that readers observed.
 struct Storm {
     floors: [AtomicU64; KEYS],
     goes_on: AtomicBool,
@@ -365,7 +366,7 @@ impl Storm {
     }
 }
 
-/// Writes a key that no other session writes. A DO block of several transactions sees no reload.
+/// Repeatedly writes a key that no other session writes. A DO block of several transactions sees no reload.
 fn write(session: &mut Client, storm: &Storm, key: usize) {
     let mut rng = Rng::seeded(key as u64);
     let mut version = 0;
@@ -388,7 +389,7 @@ fn write(session: &mut Client, storm: &Storm, key: usize) {
     }
 }
 
-/// Reads keys in all possible ways. A block of several reads sees no reload.
+/// Reads keys with all kinds of calls. A block of several reads sees no reload.
 fn read(session: &mut Client, storm: &Storm, seed: u64) {
     let mut rng = Rng::seeded(seed);
     while storm.goes_on() {
@@ -427,7 +428,7 @@ fn read(session: &mut Client, storm: &Storm, seed: u64) {
     }
 }
 
-/// Reads by the Redis protocol, and reconnects when it is disconnected.
+/// Reads through the Redis protocol, and reconnects when it is disconnected.
 fn read_by_resp(door: &Door, storm: &Storm) {
     let mut rng = Rng::seeded(99);
     'connections: while storm.goes_on() {
@@ -455,7 +456,7 @@ fn read_by_resp(door: &Door, storm: &Storm) {
     }
 }
 
-/// `PGCACHE_STORM_SECONDS`, or a few seconds.
+/// Returns the length of a storm: `PGCACHE_STORM_SECONDS`, or a few seconds.
 fn duration() -> Duration {
     let seconds = std::env::var("PGCACHE_STORM_SECONDS").ok();
     Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(6))
@@ -464,7 +465,7 @@ fn duration() -> Duration {
 #[test]
 fn reloads_at_random_times_leave_no_stale_copy() {
     let (door, mut admin) = door();
-    // A library that waits at random in the windows of the protocol.
+    // A library with the cargo feature `pauses` waits at random in the windows of the protocol.
     if admin.holds("SELECT current_setting('pgcache.pause', true) IS NOT NULL") {
         admin.run("ALTER SYSTEM SET pgcache.pause = '3ms'");
     }

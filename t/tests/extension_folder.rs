@@ -1,6 +1,6 @@
-//! Tests an installation outside of Postgres' own directories. From version 18 on, an administrator can name a
-//! directory with extension_control_path and dynamic_library_path. pgcache works from there without changes, and from
-//! 19 on with pg_upgrade, too.
+//! Tests an installation outside Postgres' own directories. From version 18 on, an administrator can name a directory
+//! in extension_control_path and dynamic_library_path. pgcache works from that directory without changes, and from 19
+//! on also through pg_upgrade.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::stage::Stage;
 use postgres::Client;
 
-/// A folder with the extension's files, removed at the end.
+/// A folder with the extension's files, which is removed when this is dropped.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -95,7 +95,7 @@ fn an_extension_in_a_folder_of_its_own_is_created_loaded_once_and_upgraded() {
         assert_eq!(loaded(&mut session), ours, "{name}");
         drop(session);
         old.down(Shutdown::Fast);
-        // pg_upgrade of 18 takes the name of the library literally.
+        // pg_upgrade 18 looks for the library only under its literal name.
         if Stage::current().major() < 19 {
             continue;
         }

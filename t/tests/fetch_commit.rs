@@ -1,5 +1,5 @@
-//! Tests values that are loaded while their source changes: the cache converges to the source whichever session waits.
-//! A synchronous standby that never answers makes commits slow, until the test cancels the wait.
+//! Tests values that are loaded while their source changes: whichever session waits, the cache converges to the source.
+//! Commits wait for a synchronous standby that never answers, until the test cancels the wait.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ fn unloaded() -> &'static Cluster {
     Cluster::with(&[NOBODY, LOCAL, "shared_preload_libraries = ''"])
 }
 
-/// Creates a source with its cache, and a gate for loaders.
+/// Creates a source with its cache, and a gate at which loaders can wait.
 fn with_gate<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
     let database = with_source(cluster, storage);
     database.connect().run(
@@ -41,7 +41,7 @@ fn with_gate<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
 const HANGING: &str =
     "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = current_database()";
 
-/// Ends the waiting commit when it is dropped, also after a failed assertion.
+/// Cancels the commit's wait for the standby when it is dropped, even after a failed assertion.
 struct End(Client);
 
 impl Drop for End {
@@ -53,7 +53,7 @@ impl Drop for End {
     }
 }
 
-/// Runs `meanwhile` while the commit of `change` waits, and then ends that commit.
+/// Runs `meanwhile` while the commit of `change` waits, and then ends that wait.
 fn during(database: &Database, change: &str, meanwhile: impl FnOnce()) {
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -128,7 +128,7 @@ fn each() -> impl Iterator<Item = (&'static Cluster, &'static str)> {
         .flat_map(|cluster| STORAGES.map(|storage| (cluster, storage)))
 }
 
-/// Fetches beyond a session's limit of leases store without a lease if no removal is pending.
+/// A session at its limit of leases fetches without a lease. Its value is stored only if no removal is pending.
 #[test]
 fn without_a_lease_nothing_old_is_stored_while_the_source_commits() {
     for (cluster, storage) in each() {
@@ -148,11 +148,11 @@ fn take_own_leases(reader: &mut Client) {
     reader.run(
         "SELECT count(cache_fetch('x' || g, 'SELECT 1', cache => 'c')) FROM generate_series(1, 70) AS g",
     );
-    // Without a lease, a value is not stored if a removal beside its key is pending.
+    // Without a lease, a value is not stored if a removal in the key's stripe is pending.
     assert!(reader.number("SELECT count(*) FROM c WHERE key LIKE 'x%'") >= 60);
 }
 
-/// Runs a fetch whose loader has read the old value before the source changes and commits, and which stores after the
+/// Runs a fetch whose loader reads the old value before the source changes and commits. The fetch stores after the
 /// commit.
 fn loaded_before(
     database: &Database,
@@ -214,7 +214,7 @@ fn a_value_loaded_without_a_lease_before_the_source_changed_is_not_stored_after_
     }
 }
 
-/// Other sessions hold all lease records. Tests a table and a memory cache, and every change of the entry.
+/// Other sessions hold all lease records. Tests a table and a memory cache, with every kind of change.
 #[test]
 fn with_all_records_taken_nothing_old_is_stored() {
     let cluster = Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '2MB'"]);
@@ -259,8 +259,8 @@ fn with_all_records_taken_nothing_old_is_stored() {
     }
 }
 
-/// The old value's row is written and not committed when the source changes. The writer of the source cannot see the
-/// row, so it waits for its transaction.
+/// When the source changes, the row with the old value is written and not committed. The writer of the source cannot
+/// see that row, so it waits for the row's transaction.
 #[test]
 fn an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_source() {
     for cluster in [hanging(), unloaded()] {
@@ -280,7 +280,8 @@ fn an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_sou
     }
 }
 
-/// Checks that the writer of the source has not committed before the reader has.
+/// Changes the source in another session, and commits the reader's transaction shortly afterwards. Then the writer can
+/// commit, too.
 fn commits_before(database: &Database, reader: &mut Client) {
     thread::scope(|scope| {
         let writer = scope.spawn(|| session(database).run(UPDATE));
@@ -322,7 +323,7 @@ fn an_old_value_whose_commit_waits_goes_with_the_change_of_its_source() {
     converged(&database, "logged");
 }
 
-/// One client gets the lease and computes, and the other clients do not. The computed value is not stored.
+/// One client gets the lease and computes a value, which the other clients do not do. The value is not stored.
 #[test]
 fn a_lease_that_is_won_while_a_deletion_commits_stores_nothing() {
     let rest = "BEGIN; UPDATE src SET v = 'new'; ";
@@ -361,7 +362,7 @@ fn stores(session: &mut Client, lease: &str) -> bool {
     ))
 }
 
-/// A fetch under an old snapshot also stores nothing after the session has been notified of the change of the source.
+/// The session has already been notified of the source's change, but its snapshot is older. The fetch stores nothing.
 #[test]
 fn a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     for storage in ["unlogged", "logged", "memory"] {
@@ -383,7 +384,8 @@ fn a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     }
 }
 
-/// More keys are changed than are marked one by one; with a slot, and without one because all slots are taken.
+/// The change marks the whole cache, because it has more keys than are marked one by one. The cache has a slot, or has
+/// none because all slots are taken.
 #[test]
 fn a_whole_cache_that_is_marked_gives_no_lease() {
     let full = Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '2MB'"]);
@@ -506,7 +508,7 @@ fn a_fetch_under_an_old_snapshot_returns_its_value_and_stores_nothing_old() {
     }
 }
 
-/// If the source has not changed since the snapshot, the value is stored as usual.
+/// Stores as usual if the source has not changed since the snapshot.
 #[test]
 fn a_fetch_under_a_fresh_snapshot_stores() {
     let database = with_gate(hanging(), "unlogged");
@@ -518,8 +520,8 @@ fn a_fetch_under_a_fresh_snapshot_stores() {
     });
 }
 
-/// Writers and fetchers run with default settings and short pauses. Each key has one writer, which finds no older value
-/// in the cache after its write has returned.
+/// Writers and fetchers run with default settings and short pauses. Each key has one writer. After its write has
+/// returned, the writer finds no older value in the cache.
 #[test]
 fn after_a_storm_of_writers_and_fetchers_the_cache_equals_the_source() {
     for cluster in [hanging(), unloaded()] {

@@ -1,5 +1,5 @@
-//! Tests that plain SQL does not see expired rows: the moment at which rows disappear, older databases and dumps, and
-//! the roles that still see the rows. `sql/hidden.sql` and the files beside it cover single sessions.
+//! Tests that plain SQL does not see expired rows: when rows disappear, how older databases and dumps behave, and which
+//! roles still see the rows. `sql/hidden.sql` and the files beside it cover single sessions.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -156,7 +156,7 @@ fn joins_of_a_cache_with_itself_that_are_taken_out_hide_all_the_same() {
             "SELECT b.key FROM c AS a, c AS b WHERE a.key = b.key AND b.value = 'v'",
             "live",
         ),
-        // One side of the query would see the expired row, the other would not.
+        // The alias `pgcache_c` alone would see the expired row, the other alias would not.
         (
             "SELECT a.key FROM c AS a JOIN c AS pgcache_c USING (key)",
             "live",
@@ -267,7 +267,7 @@ fn plans_made_anew_inside_triggers_hide_expired_rows_from_users_only() {
     };
     for fill in [70, 75] {
         session.run("TRUNCATE told");
-        // pgcache's own statements, with a trigger whose plan is kept and made anew after the second ALTER.
+        // These are pgcache's own statements. A trigger keeps its plan, which is made anew after the second ALTER.
         renew_plans(&mut other, fill);
         session.run("SELECT cache_set('a', 'v', cache => 'c'), cache_set('b', 'v', cache => 'c')");
         renew_plans(&mut other, fill + 1);
@@ -282,7 +282,7 @@ fn plans_made_anew_inside_triggers_hide_expired_rows_from_users_only() {
             told.last().is_some_and(|line| line == "DELETE|1"),
             "{told:?}"
         );
-        // pgcache's own statements, planned anew while a user's function runs that must not see expired rows.
+        // pgcache's own statements are planned anew while a user-defined function runs that must not see expired rows.
         renew_plans(&mut other, fill + 2);
         let both = "SELECT (SELECT count(*) FROM c WHERE key = 'dead'), cache_fetch('dead', $$SELECT 'fresh'$$, '1 hour', 'c')";
         session.run(&format!("BEGIN; {both}; ROLLBACK"));
@@ -415,13 +415,14 @@ fn dumps_with_foreign_keys_in_both_directions_come_back() {
          INSERT INTO c VALUES ('dead', 'v', '-infinity', 1), ('dead 2', 'v', '-infinity', 2), ('live', 'v', NULL, 3); \
          INSERT INTO refers VALUES ('live')",
     );
-    // If a cascade did not see the child and left it, the dump could not be restored.
+    // If the cascade did not see the child row, the child row would remain without its parent, and the dump could not
+    // be restored.
     session.run("DELETE FROM shelf WHERE id = 1");
     assert_eq!(session.lines(ALL), ["dead 2|2", "live|3"]);
     let back = restored(cluster, &dumped(&database, &[]), "");
     assert_eq!(back.connect().lines(ALL), ["dead 2|2", "live|3"]);
     assert_eq!(back.connect().lines("SELECT key FROM c"), ["live"]);
-    // A dump by SELECT contains the rows that SELECT shows.
+    // A dump that is made of INSERTs contains only the rows that SELECT shows.
     let back = restored(cluster, &dumped(&database, &["--inserts"]), "");
     assert_eq!(back.connect().lines(ALL), ["live|3"]);
     assert_eq!(back.connect().lines(REFERS), ["live"]);

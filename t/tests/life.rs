@@ -1,4 +1,4 @@
-//! Tests the extension as a whole: schemas, CREATE and DROP EXTENSION, several databases, encodings, upgrades.
+//! Tests the extension as a whole: schemas, CREATE and DROP EXTENSION, several databases, encodings and upgrades.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -83,7 +83,7 @@ fn two_databases_never_share_keys() {
     assert_eq!(second.text("SELECT cache_get('k')"), "1");
 }
 
-/// Sets, gets, scans and fails with words of one language, in a database of one encoding.
+/// Sets, gets and scans keys, and provokes errors, with words of one language in a database of one encoding.
 fn speaks(encoding: &str, word: &str, other: &str) {
     let options = format!("TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'");
     let database = Cluster::shared().empty_database(&options);
@@ -112,9 +112,9 @@ fn speaks(encoding: &str, word: &str, other: &str) {
     assert_eq!(session.text(&get(other)), word);
 }
 
-/// Checks errors and notices that contain the name of a user's object, in the session that raises them. Messages of
-/// pgcache show the user's letters if the server's encoding is UTF-8, otherwise letters beyond ASCII as Unicode
-/// escapes; Postgres' own messages show them in every encoding.
+/// Checks errors and notices that contain the name of a user's object, in the session that raises them. If the server's
+/// encoding is UTF-8, pgcache's messages show all letters; otherwise they show letters beyond ASCII as Unicode escapes.
+/// Postgres' own messages show all letters in every encoding.
 fn fails_in_words(session: &mut Client, encoding: &str, word: &str) {
     session.run(&format!("CREATE TABLE \"{word} table\" (n int)"));
     for (call, sqlstate) in [
@@ -132,7 +132,8 @@ fn fails_in_words(session: &mut Client, encoding: &str, word: &str) {
     ));
 }
 
-/// Checks the message of a loader that fails, called by one function of pgcache and by two nested ones.
+/// Checks the message of a loader that fails, called by one function of pgcache and by two nested calls of pgcache's
+/// functions.
 fn raises_words(session: &mut Client, word: &str) {
     let raises = "RAISE EXCEPTION USING message = 'm' || $1, detail = 'd' || $1, hint = 'h' || $1";
     session.run(&format!(
@@ -171,11 +172,11 @@ fn an_euc_jp_database_speaks_japanese() {
     speaks("EUC_JP", "ねこ", "猫");
 }
 
-/// Facts about the scripts.
+/// Facts about the extension's scripts.
 struct Chain {
     newest: String,
     versions: BTreeSet<String>,
-    /// For each version the versions that an update reaches step by step.
+    /// The versions that an update from each version can reach, step by step.
     leads: BTreeMap<String, BTreeSet<String>>,
 }
 

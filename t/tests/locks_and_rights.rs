@@ -1,5 +1,5 @@
-//! Tests that a relation that a caller names is locked only after a check of the caller's privileges, and that the
-//! check is repeated once the lock is held.
+//! Tests that a relation that a caller names is locked only after the caller's privileges were checked, and that they
+//! are checked again once the lock is held.
 
 use std::thread;
 use std::time::Duration;
@@ -66,7 +66,7 @@ fn invented_settings_neither_lock_nor_wait_for_the_relations_they_name() {
                 let call = format!("SELECT * FROM pgcache.memory_entries('{settings}') {ROW}");
                 mallory.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT s");
                 refused(mallory.try_lines(&call), state);
-                // The call must not even take a lock that an exception handler would release.
+                // The call must not take a lock even for a moment, although an exception handler would release it.
                 mallory.run("ROLLBACK TO s");
                 mallory.run(&format!(
                     "DO $$BEGIN PERFORM * FROM pgcache.memory_entries('{settings}') {ROW}; \
@@ -80,7 +80,7 @@ fn invented_settings_neither_lock_nor_wait_for_the_relations_they_name() {
     owner.run("ROLLBACK");
 }
 
-/// After a restore the number in a view's definition may belong to another relation.
+/// After a restore, the id in a view's definition may be the oid of another relation.
 #[test]
 fn a_reader_whose_view_names_another_relation_waits_for_none_but_his_own() {
     let database = database();
@@ -148,7 +148,7 @@ fn no_session_waits_for_or_locks_a_relation_without_privileges_on_it() {
             assert_eq!(locked(&mut mallory, "his_%"), [""; 0], "{call}");
             mallory.run("ROLLBACK");
         }
-        // Names that exist already, as a cache or as another relation.
+        // Create a cache under a name that already exists, as a cache or as another relation.
         let is_cache = matches!(relation, "his_table" | "his_memory");
         mallory.run("BEGIN; SAVEPOINT s");
         let state = if is_cache { "42P07" } else { "42809" };
@@ -168,7 +168,7 @@ fn no_session_waits_for_or_locks_a_relation_without_privileges_on_it() {
             assert_eq!(locked(&mut mallory, "his_%"), [""; 0]);
         }
         mallory.run("ROLLBACK");
-        // The list of all caches shows those that the role may read.
+        // The list of all caches shows the caches that the role may read.
         assert_eq!(
             mallory.lines("SELECT cache FROM pgcache.caches"),
             ["own_cache"]
@@ -178,8 +178,8 @@ fn no_session_waits_for_or_locks_a_relation_without_privileges_on_it() {
     holder.run("ROLLBACK");
 }
 
-/// Runs a call in a session of its own while `holder` has the cache locked. Once the call waits, `holder`
-/// runs `change` and commits.
+/// Runs a call in a separate session while `holder` has the cache locked. Once the call waits, `holder` runs `change`
+/// and commits.
 fn meanwhile(
     database: &Database,
     role: &str,
@@ -189,7 +189,7 @@ fn meanwhile(
 ) -> Result<Option<String>, postgres::Error> {
     let mut caller = database.connect_as(role);
     caller.run("SET pgcache.hot_tier = off");
-    caller.run("SELECT cache_exists('k', 'c')"); // facts that the session keeps from now must not count later
+    caller.run("SELECT cache_exists('k', 'c')"); // facts that the session caches here must not count later
     holder.run("BEGIN; LOCK TABLE c IN ACCESS EXCLUSIVE MODE");
     thread::scope(|scope| {
         let call = scope.spawn(|| caller.try_value(&format!("SELECT {call}")));
@@ -213,7 +213,7 @@ fn a_right_that_is_taken_away_while_a_call_waits_for_the_lock_is_gone() {
         let Needs::All(privileges) = needs else {
             continue;
         };
-        // These functions wait for no lock.
+        // These functions take no lock.
         if ["_settings", "hiding", "touch_after", "share("]
             .iter()
             .any(|name| call.contains(name))
@@ -259,7 +259,7 @@ fn a_cache_that_changes_hands_while_its_owner_waits_is_his_no_more() {
         admin.run(&format!(
             "SELECT cache_create('c'), cache_create('d'); ALTER TABLE c OWNER TO {role}; GRANT ALL ON d TO {role}"
         ));
-        // The role keeps every privilege, also TRIGGER, but another role owns the table.
+        // The role keeps every privilege, even TRIGGER, but another role owns the table.
         let change = format!("ALTER TABLE c OWNER TO postgres; GRANT ALL ON c TO {role}");
         let error = meanwhile(&database, &role, &mut admin, call, &change).expect_err(call);
         refused::<()>(Err(error), "42501");
@@ -267,9 +267,8 @@ fn a_cache_that_changes_hands_while_its_owner_waits_is_his_no_more() {
     }
 }
 
-/// The owner of a cache may lack USAGE on its schema, because the statements that name the cache are those
-/// of the extension: entries that depend on changed rows and expired entries are removed, whichever way the
-/// table is accessed.
+/// The owner of a cache may lack USAGE on its schema. Statements of the extension must still remove expired entries and
+/// entries that depend on changed rows, with direct access and with plans.
 #[test]
 fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
     let cluster = Cluster::hot();
@@ -321,7 +320,7 @@ fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
             session.run("TRUNCATE src");
         }
         session.run("INSERT INTO closed.c VALUES ('old', '1', now())");
-        // The call also works after a new parse analysis.
+        // The call also works after its statement is analyzed anew.
         session.run("ALTER TABLE closed.c SET (fillfactor = 80)");
         assert_eq!(session.number("SELECT cache_expire()"), 1, "{trigger}");
     }
@@ -343,7 +342,7 @@ fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
     assert_eq!(owned.text("SELECT current_user"), owner);
 }
 
-/// A session that alters a cache, or has locked it, does not block the list of all caches.
+/// A session that alters a cache, or has locked a cache, does not block the list of all caches.
 #[test]
 fn the_list_of_caches_waits_for_no_session() {
     let database = database();

@@ -1,6 +1,6 @@
-//! Tests prepared transactions that are still open after a clean restart, a crash or a promotion. Their marks in shared
-//! memory are lost. Until they are committed or rolled back, no entry of the caches that they have changed is copied,
-//! leased or stored, whether or not the server had a hot tier before the restart.
+//! Tests prepared transactions that are still open after a clean restart, a crash or a promotion, which lose the marks
+//! in shared memory. Until such a transaction is committed or rolled back, no entry of the caches that it changed is
+//! copied, leased or stored, whether or not the server had a hot tier before.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -37,7 +37,7 @@ fn old_and_nothing_stored(session: &mut Client, tier: bool, case: &str) {
     session.run("SET lock_timeout = '20s'");
     let caches = if tier { &["c", "m"][..] } else { &["c"] };
     for cache in caches {
-        // The row of `c` is being removed, and a fetch still finds it. The other key has no row.
+        // The transaction removes the row of `c`, but a fetch still finds it. The other key has no row.
         fetched(session, cache, "k");
         fetched(session, cache, "other");
         assert_eq!(stored(session, cache, "other"), None, "{cache}, {case}");
@@ -115,7 +115,7 @@ fn a_restart_forgets_marks_and_keeps_prepared_caches_out_of_the_tier() {
     }
 }
 
-/// A process that waits for a lock does not check its shutdown flag, so SIGTERM must interrupt the wait.
+/// A process that waits for a lock does not check its shutdown flag, so SIGTERM itself must interrupt the wait.
 #[test]
 fn a_server_stops_although_the_launcher_waits_for_a_prepared_transaction() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '100ms'", "autovacuum = off"]);
@@ -136,7 +136,7 @@ fn a_promoted_standby_keeps_prepared_caches_out_of_its_tier() {
     prepare(&mut session, true);
     let mut replica = standby.connect("postgres");
     wait_for_replay(&mut session, &mut replica);
-    // On the standby, replay does not remove its entries.
+    // On the standby, replay does not remove the entries of `m`.
     replica.run("SELECT cache_set('k', '1', cache => 'm')");
     assert_eq!(stored(&mut replica, "m", "k").as_deref(), Some("1"));
     replica.run("SELECT cache_delete('k', 'm')");

@@ -1,5 +1,5 @@
-//! Tests the promotion of a standby on which memory caches were used. Entries that depend on a source are removed,
-//! because replayed changes did not remove them; entries without dependencies stay.
+//! Tests the promotion of a standby whose memory caches were in use. Entries that depend on a source are removed,
+//! because replay does not remove the entries of changed rows; entries without dependencies stay.
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ fn a_fetch_on_a_standby_stores_nothing_that_a_replayed_change_makes_old() {
     session.run("UPDATE src SET v = 'w2'");
     wait_for_replay(&mut session, &mut replica);
     assert_eq!(replica.text(FETCH), "w2");
-    // A value without dependencies is stored.
+    // A value of a cache without dependencies is stored.
     assert_eq!(
         replica.text("SELECT cache_fetch('k', 'SELECT ''v''', cache => 'own')"),
         "v"
@@ -63,7 +63,7 @@ fn a_fetch_on_a_standby_stores_nothing_that_a_replayed_change_makes_old() {
     )));
 }
 
-/// The first reads after the promotion.
+/// The first reads after the promotion. Each must not find the old entry.
 const LOOKS: &[&str] = &[
     "SELECT cache_get('k', 'dep')",
     "SELECT value FROM dep WHERE key = 'k'",
@@ -97,7 +97,7 @@ fn a_promoted_standby_answers_with_nothing_from_before_a_change() {
     let mut other = standby.connect("postgres");
     for (number, look) in LOOKS.iter().enumerate() {
         let named = |sql: &str| sql.replace("dep", &format!("dep{number}"));
-        // The first read comes from an older session, or from a new one.
+        // The first read comes from a session that is older than the promotion, or from a new session.
         let first = if number % 2 == 0 {
             &mut replica
         } else {
@@ -120,7 +120,7 @@ fn a_promoted_standby_answers_with_nothing_from_before_a_change() {
     assert_eq!(replica.text(FETCH), "w3");
 }
 
-/// Transactions begin on the standby and end on the primary.
+/// The transactions begin on the standby, and end after its promotion to a primary.
 #[test]
 fn a_load_that_began_before_the_promotion_stores_nothing_after_it() {
     let (primary, mut session) = primary(&[]);
@@ -182,7 +182,7 @@ fn follower_with_door(of: &Door, session: &mut Client) -> (Cluster, PathBuf, Cli
     (standby, socket, replica)
 }
 
-/// Clients of the Redis protocol stay connected over the promotion, while sessions load values.
+/// Clients of the Redis protocol stay connected during the promotion, while sessions load values.
 #[test]
 fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
     let door = Door::start(&["pgcache.resp_caches = 'public.dep, public.own'"]);
@@ -217,7 +217,7 @@ fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
     assert_eq!(dep.ask(&["GET", "k"]), Reply::bulk("w2"));
 }
 
-/// Returns the role of the server according to INFO and to HELLO.
+/// Returns the server's role according to INFO and according to HELLO.
 fn roles(client: &mut Resp) -> (String, String) {
     let Reply::Bulk(info) = client.ask(&["INFO", "replication"]) else {
         panic!("a text was to come");
@@ -237,7 +237,7 @@ fn roles(client: &mut Resp) -> (String, String) {
     (of_info, String::from_utf8_lossy(of_hello).into_owned())
 }
 
-/// Table caches: the standby reads them and counts the reads, so that they have slots before the promotion.
+/// Before the promotion, the table caches get slots on the standby, because it reads the caches and counts the reads.
 #[test]
 fn table_caches_are_read_and_written_by_the_protocol_after_a_promotion() {
     let door = tables::start(&[]);

@@ -1,5 +1,5 @@
-//! Tests commands of the Redis protocol on memory caches that the comparison with Redis cannot cover: an effect on SQL
-//! or of SQL, a missing privilege, or a command that only later versions of Redis have.
+//! Tests commands of the Redis protocol on memory caches that the comparison with Redis cannot cover: effects on SQL or
+//! by SQL, missing privileges, and commands that only later versions of Redis have.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
@@ -39,7 +39,7 @@ fn an_entry_is_the_same_by_sql_and_redis() {
         sql.text(&format!("SELECT cache_get('some', '{CACHE}')")),
         "x"
     );
-    // Removals by one protocol are visible to the other.
+    // Removals through one protocol are visible to the other.
     assert_eq!(client.ask(&["DEL", "k", "some", "never"]), integer(2));
     assert_eq!(sql.text(&format!("SELECT cache_count('{CACHE}')")), "0");
     sql.run(&format!(
@@ -47,7 +47,7 @@ fn an_entry_is_the_same_by_sql_and_redis() {
     ));
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     assert_eq!(client.ask(&["SETNX", "k", "x"]), integer(1));
-    // A Redis command that writes the key voids its lease.
+    // A Redis command that writes a key voids the key's lease.
     let lease = sql.text(&format!(
         "SELECT lease FROM cache_lease('l', '0', '{CACHE}')"
     ));
@@ -127,7 +127,7 @@ fn a_cache_of_its_own_settings_keeps_them() {
     // A jsonb cache is not served, and the error says so.
     assert_eq!(client.ask(&["SELECT", "1"]), ok());
     assert!(client.ask(&["GET", "k"]).error().contains("jsonb"));
-    // A cache with watchers is read only, because a write by this protocol would not notify them.
+    // A cache with watchers is read only, because a write through this protocol would not notify the watchers.
     assert_eq!(client.ask(&["SELECT", "2"]), ok());
     sql.run("SELECT cache_set('k', 'v', NULL, 'w')");
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
@@ -172,7 +172,7 @@ fn keys_that_sql_could_not_read_are_refused_and_missed() {
             .contains("a key must have")
     );
     assert_eq!(client.ask(&["GET", "ok"]), Reply::bulk("v"));
-    // A value that the tier cannot hold.
+    // The tier cannot hold this value.
     let value = vec![b'v'; 3 << 20];
     let door = Door::start(&["pgcache.hot_max_value = '1MB'"]);
     let mut client = door.client();
@@ -201,7 +201,7 @@ fn rights_are_those_of_the_functions() {
     let mut sql = door.cluster.connect("postgres");
     sql.run("CREATE ROLE reader LOGIN");
     sql.run(&format!("SELECT cache_set('k', 'v', NULL, '{CACHE}')"));
-    // The commands that each privilege permits, and whether the first of them works without it.
+    // The commands that each privilege permits, and whether the first command works without the privilege.
     let commands: [(&str, &[&str]); 9] = [
         ("SELECT", &["GET", "k"]),
         ("SELECT", &["SCAN", "0"]),
@@ -265,7 +265,8 @@ fn a_scan_meets_every_key_that_stays_once() {
     sql.run(&format!(
         "SELECT cache_set('stays' || i, 'v', NULL, '{CACHE}') FROM generate_series(1, 5000) i"
     ));
-    // Keys are added and removed, and values grow, while a pool uses the cursor on one connection after another.
+    // Keys are added and removed, and values grow, while SCAN continues on one connection after another, as with a
+    // pool.
     let (mut cursor, mut met) = (String::from("0"), Vec::new());
     for round in 0.. {
         let churn = format!("churn{round}");
@@ -355,7 +356,7 @@ fn long_commands_are_answered_whole() {
     assert_eq!(client.ask(&["DEL", "key1", "key1", "key2"]), integer(2));
     assert_eq!(client.ask(&with("UNLINK")), integer(19_998));
     assert_eq!(client.ask(&["DBSIZE"]), integer(0));
-    // A key that is named twice, and as many keys as a piece has, and one key more.
+    // A piece has 128 keys. Test one key less, as many keys, and one key more.
     for count in [127, 128, 129, 256, 257] {
         let keys: Vec<&str> = keys.iter().take(count).map(String::as_str).collect();
         let words = [&["MGET"][..], &keys].concat();
@@ -502,8 +503,8 @@ fn any_change_of_a_watched_key_aborts_exec() {
         let reply = client.ask(&["EXEC"]);
         assert_eq!(reply == Reply::Null, aborts, "{what}: {reply:?}");
     }
-    // A missing key that is set, a key that expires, a key that the same client changes, and a key that another client
-    // changes.
+    // Watch a missing key that is set, a key that expires, a key that the same client changes, and a key that another
+    // client changes.
     let run = |client: &mut Client| {
         client.ask(&["MULTI"]);
         client.ask(&["PING"]);

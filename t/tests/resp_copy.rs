@@ -1,4 +1,4 @@
-//! Tests COPY of the Redis protocol between a table and a memory cache.
+//! Tests the Redis command COPY between a table and a memory cache.
 
 use std::time::Instant;
 
@@ -74,7 +74,7 @@ fn it_needs_the_privileges_on_both_and_leaves_no_half() {
 }
 
 /// Creates a session that has locked a row, a client whose COPY from a memory cache waits for that row, and a client of
-/// the table.
+/// the row's table.
 fn waiting(door: &Door) -> (postgres::Client, Client, Client) {
     let mut session = door.cluster.connect("postgres");
     let (mut memory, mut table) = (client_in(door, 0, None), client_in(door, 1, None));
@@ -95,7 +95,7 @@ fn waiting(door: &Door) -> (postgres::Client, Client, Client) {
 fn it_waits_for_a_row_that_is_locked() {
     let door = start(&["pgcache.resp_executors = 3"]);
     let (mut session, mut memory, mut table) = waiting(&door);
-    // In the other direction it reads the committed row.
+    // COPY in the other direction does not wait, and reads the committed row.
     assert_eq!(
         table.ask(&["COPY", "k", "copied", "DB", "0"]),
         Reply::Integer(1)

@@ -1,5 +1,5 @@
-//! Tests the bounds on the work of one EXEC. An EXEC needs bounds because the event loop serves no other client while
-//! it runs.
+//! Tests the bounds on the work of one EXEC. Without bounds an EXEC would stall all clients of its network process,
+//! because the event loop serves no other client while the EXEC runs.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ fn transaction(request: &[&[u8]], times: usize) -> Vec<u8> {
     sent
 }
 
-/// Sends the request, lets other clients send commands until its last reply has arrived, and returns that reply. Checks
-/// that no other client waits long.
+/// Sends the request, and lets another client send commands until the request's last reply has arrived. Checks that the
+/// other client never waits long. Returns that reply.
 #[track_caller]
 fn others_are_served(door: &Door, client: Client, sent: Vec<u8>, queued: usize) -> Option<Reply> {
     let mut other = door.client();
@@ -68,14 +68,14 @@ fn an_exec_that_would_copy_too_much_does_nothing() {
         let words = refused(others_are_served(&door, door.client(), sent, 4_000));
         assert!(words.contains("128 MB"), "{words}");
     }
-    // A value that the EXEC itself creates also counts when it grows.
+    // The bound also counts a value that the EXEC itself creates and extends.
     let piece = vec![b'p'; 500];
     let sent = transaction(&[b"APPEND", b"grows", &piece], 2_000);
     refused(others_are_served(&door, door.client(), sent, 2_000));
     let mut client = door.client();
     assert_eq!(client.ask(&["EXISTS", "grows", "other"]), Reply::Integer(0));
     assert_eq!(client.ask(&["GET", "big"]), Reply::bulk(big));
-    // Many small commands, and few large ones, run.
+    // An EXEC of many small commands runs, and so does an EXEC of a few large commands.
     let sent = transaction(&[b"INCR", b"n"], 20_000);
     let done = others_are_served(&door, door.client(), sent, 20_000);
     assert!(matches!(done, Some(Reply::Array(all)) if all.len() == 20_000));
@@ -99,7 +99,7 @@ fn commands_about_the_server_are_bounded_inside_exec() {
     ];
     for words in words {
         let sent = transaction(words, 8_000);
-        // The client is disconnected if its reply is too long, or gets an error for each command that did not run.
+        // If the reply is too long, the client is disconnected. Otherwise the commands that did not run return errors.
         let mut client = door.client();
         assert_eq!(client.ask(&["CLIENT", "SETNAME", "busy"]), ok());
         others_are_served(&door, client, sent, 8_000);
@@ -159,7 +159,7 @@ fn an_exec_over_several_databases_is_judged_by_the_entries_of_each() {
         .batch_execute("SELECT cache_create('more', storage => 'memory', value_type => 'bytea')")
         .expect("a cache");
     let mut client = door.client();
-    // The rights of this client on the other cache are known.
+    // The privileges of this client on the other cache are known before the EXEC.
     assert_eq!(client.ask(&["SELECT", "1"]), ok());
     assert_eq!(client.ask(&["SET", "k", "v"]), ok());
     assert_eq!(client.ask(&["SELECT", "0"]), ok());
@@ -182,7 +182,7 @@ fn an_exec_over_several_databases_is_judged_by_the_entries_of_each() {
         (&[b"SELECT", b"0"], 1),
     ]);
     assert!(matches!(done, Some(Reply::Array(all)) if all.len() == 2_002));
-    // A value that grew before another SELECT is still counted after it.
+    // The bound still counts a value that grew before another SELECT.
     let grows: &[&[u8]] = &[b"SETRANGE", b"k", b"900000", b"x"];
     refused(exec(&[
         (other, 1),

@@ -1,5 +1,5 @@
-//! Tests the Redis protocol under faults and overload: no file descriptors, no worker slots, a server that shuts down,
-//! clients that disconnect, send one byte at a time, or send nothing.
+//! Tests the Redis protocol under faults and overload: without file descriptors or worker slots, during a shutdown, and
+//! with clients that disconnect, send one byte at a time, or send nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ fn without_descriptors_connected_clients_are_served() {
     let open = std::fs::read_dir(format!("/proc/{network}/fd"))
         .unwrap()
         .count();
-    // Runs as the server's user, because only that user may change the limit.
+    // The command runs as the server's user, because only that user may change the limit.
     let mut limit = door.cluster.stage.command("/usr/bin/env");
     limit.args(["prlimit", "--pid", &network.to_string()]);
     succeed(limit.arg(format!("--nofile={}:", open + 3)));
@@ -68,7 +68,7 @@ fn without_descriptors_connected_clients_are_served() {
     let used = ticks(network) - before;
     assert!(used < 60, "{used} hundredths of a second in two");
     assert_eq!(says(), 1, "once");
-    // A waiting connection is accepted when others disconnect.
+    // A waiting connection is accepted once other clients disconnect.
     for mut client in more.drain(..) {
         assert_eq!(client.ask(&["PING"]), PONG());
     }
@@ -205,7 +205,8 @@ fn tcp_keepalive_follows_the_setting() {
     let door = Door::start(&["pgcache.resp_keepalive = 30"]);
     let mut client = door.tcp();
     assert_eq!(client.ask(&["PING"]), PONG());
-    // The server's end of the connection: the timer that runs, and the hundredths of a second until it fires.
+    // Read the state of the server's end of the connection: the active timer, and the hundredths of a second until it
+    // fires.
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", door.port);
     let timer = table.lines().find_map(|line| {
@@ -263,7 +264,7 @@ fn a_client_at_rest_costs_little_memory() {
     let config = keys.client(None);
     let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let encrypted = || door.try_tls(home, &config).unwrap();
-    // After this everything that is allocated only once exists.
+    // These connections allocate everything that is allocated only once.
     let mut first = [door.client(), encrypted()];
     first.iter_mut().for_each(use_it);
     let network = front_of(&door);

@@ -1,5 +1,5 @@
-//! Tests long values, which are read in pieces: a reply is always one complete value, whatever other clients do between
-//! two pieces.
+//! Tests long values, which the server reads in pieces: a reply is always one complete value, whatever other clients do
+//! between the pieces.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -8,7 +8,8 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::rng::Rng;
 
-/// The lengths of the values of the two keys. They let a value be written where another value was.
+/// The lengths of the values of the two keys. With these lengths, a value can be written where another value was
+/// before.
 const LENGTHS: [(&str, usize); 2] = [("long", 16_000_000), ("longer than a piece", 300_000)];
 
 fn start(conf: &[&str]) -> Door {
@@ -25,7 +26,7 @@ fn value(byte: u8, length: usize) -> Vec<u8> {
     vec![byte; length]
 }
 
-/// Checks that the value consists of one repeated byte, and has this length. Returns whether it exists.
+/// Checks that an existing value consists of one repeated byte and has this length. Returns whether the value exists.
 #[track_caller]
 fn is_whole(reply: Reply, length: usize) -> bool {
     match reply {
@@ -164,7 +165,7 @@ fn a_client_that_does_not_read_delays_no_other_and_gets_all_later() {
     for each in &mut silent {
         assert!(each.send(&Client::request(&[b"GET", b"long"]).repeat(3)));
     }
-    // A client that disconnects in the middle.
+    // This client disconnects in the middle of its reply.
     assert!(door.client().send(&Client::request(&[b"GET", b"long"])));
     let began = Instant::now();
     for _ in 0..1_000 {
@@ -180,7 +181,8 @@ fn a_client_that_does_not_read_delays_no_other_and_gets_all_later() {
     }
 }
 
-/// A client that tracks a long value is notified of each change after the reply, which may contain the old value.
+/// A client tracks a long value. If the value changes during the read, the reply may contain the old value, so the
+/// message about the change must follow the reply.
 #[test]
 fn a_change_during_a_long_read_is_sent_after_it() {
     let door = start(&["pgcache.resp_workers = 2"]);
@@ -194,7 +196,7 @@ fn a_change_during_a_long_read_is_sent_after_it() {
         assert!(client.send(&Client::request(&[b"GET", key.as_bytes()])));
         std::thread::sleep(Duration::from_millis(u64::from(byte) % 8));
         ok(&mut writer, &[b"SET", key.as_bytes(), &value(byte, length)]);
-        // The value that the client keeps: the reply, unless a message about a change came after it.
+        // The client keeps the replied value until a message about a change arrives.
         let mut kept = None;
         assert!(client.send(&Client::request(&[b"PING"])));
         loop {

@@ -1,4 +1,5 @@
-//! Tests keys with several spellings for one entry: a bigint with a sign or leading zeros, a uuid in capitals.
+//! Tests types whose keys have several spellings for one entry: a bigint with a sign or leading zeros, a uuid in
+//! capitals.
 
 use std::time::{Duration, Instant};
 
@@ -110,7 +111,7 @@ fn a_command_on_two_spellings_of_a_key_is_on_one_entry() {
         client.ask(&["DEL", one, two]);
         assert!(rows(&mut session).is_empty(), "{kind}");
 
-        // redlock's script that acquires several keys: a key that occurs twice is acquired once.
+        // redlock's script acquires several keys. A key that occurs twice is acquired once.
         let acquire = "96da70f7716f27d278a5218544df37fd8b0a5e4c";
         let words = ["EVALSHA", acquire, "2", one, two, "mine", "10000"];
         assert_eq!(client.ask(&words), Reply::Integer(2), "{kind}");
@@ -140,10 +141,10 @@ fn a_key_is_watched_in_each_of_its_spellings() {
 }
 
 #[test]
-fn commands_lock_rows_in_the_order_of_their_keys_however_they_are_spelled() {
+fn commands_lock_rows_in_key_order_in_any_spelling() {
     let (door, mut session, mut client) = start(&TYPES[0]);
     assert_eq!(client.ask(&["MSET", "7", "a", "10", "b"]), ok());
-    // As a key, 10 comes before 7; as text in these spellings, it comes after 7.
+    // In the canonical spelling, 10 sorts before 7 as text; in the commands' spelling, 10 sorts after 007.
     for words in [
         &["RENAME", "007", "10"][..],
         &["MSETEX", "2", "007", "x", "10", "y", "XX", "KEEPTTL"],
@@ -157,7 +158,7 @@ fn commands_lock_rows_in_the_order_of_their_keys_however_they_are_spelled() {
                   WHERE backend_type = 'pgcache resp executor' AND wait_event_type = 'Lock'",
             )
         });
-        // The transaction holds the key 10, except for moments in which it gives way to other sessions.
+        // The transaction holds the key 10, except for moments in which it releases its locks for other sessions.
         let mut other = door.cluster.connect("postgres");
         let lock = "SELECT value FROM t WHERE id = 10 FOR UPDATE NOWAIT";
         let began = Instant::now();

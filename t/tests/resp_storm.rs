@@ -1,9 +1,9 @@
 //! Runs clients of SQL and of the Redis protocol at once on the same caches, and checks that one order of all
 //! operations explains all answers.
 //!
-//! No lock orders the clients, so writers meet at rows, in batches of executors and in the tier. PGCACHE_STORM_SECONDS
-//! sets the length; scripts/storm.sh also runs this test on a library that waits at random in the windows of the
-//! protocol.
+//! No lock orders the clients, so writers conflict on rows, in the executors' batches and in the tier.
+//! PGCACHE_STORM_SECONDS sets the length; scripts/storm.sh also runs this test on a library that waits at random in the
+//! windows of the protocol.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -46,7 +46,7 @@ fn as_it_is(way: Box<dyn Way>) -> Box<dyn Way> {
     way
 }
 
-/// Runs clients of both protocols, and `beside` at the same time.
+/// Runs the clients of both protocols, and `beside` at the same time.
 fn with_clients(storm: &Storm, beside: impl FnOnce() + Send) {
     thread::scope(|scope| {
         for (number, protocols) in CLIENTS.into_iter().enumerate() {
@@ -113,7 +113,7 @@ fn one_order_explains_the_answers_while_executors_are_ended() {
     is_sound(&door);
 }
 
-/// The values acknowledged to clients of a logged cache survive the kill; the other caches are empty then.
+/// The values that were acknowledged in a logged cache survive the kill. The other caches are empty afterwards.
 #[test]
 fn one_order_explains_the_answers_around_a_kill_of_the_server() {
     let door = server(&CACHES);
@@ -171,7 +171,8 @@ fn kill(storm: &Storm, door: &Door, kind: &str) {
     storm.is_down.store(false, SeqCst);
 }
 
-/// A client that lies: it has a client-side cache of its own, or reports success for commands that it has never sent.
+/// A client that lies: it returns old replies as a client-side cache does, or reports success for commands that it has
+/// never sent.
 struct Lying {
     way: Box<dyn Way>,
     swallows: bool,
@@ -223,7 +224,7 @@ impl Way for Lying {
                 .iter()
                 .position(|(cache, key, _)| (*cache, *key) == (request.cache, call.key));
             match known {
-                // Each stored reply is returned once more.
+                // Each kept reply is returned once more.
                 Some(at) => result.answer = self.known.swap_remove(at).2,
                 None => self.known.push((request.cache, call.key, result.answer)),
             }
@@ -246,7 +247,7 @@ fn a_stale_read_and_a_lost_write_by_redis_are_caught() {
 /// Returns the refusal of a storm with a lying client.
 fn lie(door: &Door, swallows: bool) -> Option<Box<Refusal>> {
     let storm = Storm::over(door, &CACHES, Duration::from_secs(1));
-    // The previous storm has left entries.
+    // The previous storm left entries.
     for cache in CACHES {
         let clear = format!("SELECT cache_clear('{}')", cache.name);
         door.cluster.connect("postgres").run(&clear);
@@ -271,7 +272,7 @@ fn lie(door: &Door, swallows: bool) -> Option<Box<Refusal>> {
     storm.verdict().err()
 }
 
-/// A source. The caches `made`, a table, and `swift`, in memory, depend on it.
+/// A source. Two caches depend on it: `made`, a table, and `swift`, in memory.
 static SOURCE: Cache = cache(0, "public.src", "logged");
 const MADE: Cache = Cache {
     source: Some(&SOURCE),
@@ -325,7 +326,7 @@ fn entries_of_a_source_are_never_older_than_writes_of_either_protocol() {
         assert_eq!(client.ask(&["SET", key, &value]), Reply::status("OK"));
         for made in [MADE, SWIFT] {
             let mut client = client_in(&door, made.number as u32, None);
-            // No old entry exists, and new ones have the written value.
+            // No old entry exists, and a new entry has the written value.
             assert_eq!(client.ask(&["GET", key]), Reply::Null);
             let fetch = format!(
                 "SELECT cache_fetch('{key}', 'SELECT value FROM {} WHERE key = $1', cache => '{}')",
@@ -343,7 +344,7 @@ fn entries_of_a_source_are_never_older_than_writes_of_either_protocol() {
 
 const TOGETHER: usize = 32;
 
-/// A running counter, which counts as running until this is dropped.
+/// A running counter. It counts as running until this is dropped.
 struct Counts<'a>(&'a AtomicUsize);
 
 impl Drop for Counts<'_> {
@@ -367,7 +368,7 @@ fn counts_by_pipelines(door: &Door, cache: Cache) -> Vec<i64> {
     results
 }
 
-/// Counts by SQL as long as other counters run.
+/// Counts through SQL as long as other counters run.
 fn counts_by_statements(door: &Door, cache: Cache, others: &AtomicUsize) -> Vec<i64> {
     let mut session = door.cluster.connect("postgres");
     let one = format!("SELECT cache_incr('k', cache => '{}')", cache.name);
@@ -378,7 +379,7 @@ fn counts_by_statements(door: &Door, cache: Cache, others: &AtomicUsize) -> Vec<
     results
 }
 
-/// Clients of both protocols increment one counter as fast as they can. Each number is returned once, and none is lost.
+/// Clients of both protocols increment one counter as fast as they can. Each number is returned exactly once.
 #[test]
 fn no_count_of_either_protocol_is_lost() {
     const CLIENTS: usize = 4;

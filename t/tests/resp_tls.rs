@@ -1,5 +1,6 @@
-//! Tests the Redis protocol over TLS: plain and encrypted clients on one port, client certificates that give the same
-//! access as over the Postgres protocol, files that change, and bytes that a stranger may send instead of a handshake.
+//! Tests the Redis protocol over TLS: plain and encrypted clients on one port, client certificates, which must give the
+//! same access as over the Postgres protocol, key files that change, and bytes that a stranger sends instead of a
+//! handshake.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -29,7 +30,7 @@ fn door(conf: &[&str]) -> (Door, Keys) {
         "CREATE EXTENSION pgcache;
          SELECT cache_create('{CACHE}', storage => 'memory', value_type => 'bytea')"
     ));
-    // A client that is admitted without TLS shows that the network process is listening.
+    // Once a client is admitted without TLS, the network process is listening.
     let mut first = door.tcp();
     while first.ask_if_open(&["PING"]).is_none() && !conf.contains(&"pgcache.resp_tls = required") {
         first = door.tcp();
@@ -54,7 +55,7 @@ fn one_port_takes_both_kinds() {
     assert_eq!(encrypted.ask(&["SET", "k", "v"]), Reply::status("OK"));
     assert_eq!(plain.ask(&["GET", "k"]), Reply::bulk("v"));
     assert_eq!(door.client().ask(&["GET", "k"]), Reply::bulk("v"));
-    // A value that is longer than any buffer between client and server.
+    // This value is longer than any buffer between client and server.
     let long: Vec<u8> = (0..10_000_000_u32).map(|at| (at % 251) as u8).collect();
     assert_eq!(
         encrypted.ask_bytes(&[b"SET", b"long", &long]),
@@ -62,7 +63,7 @@ fn one_port_takes_both_kinds() {
     );
     assert_eq!(encrypted.ask(&["GET", "long"]), Reply::Bulk(long.clone()));
     assert_eq!(plain.ask(&["GET", "long"]), Reply::Bulk(long));
-    // A pipeline, and requests that are split at each byte, each piece a record.
+    // Send a pipeline, and requests that are split at each byte, with each piece in its own TLS record.
     let one = Client::request(&[b"INCR", b"n"]);
     assert!(encrypted.send(&one.repeat(2000)));
     for at in 1..=2000 {
@@ -73,13 +74,13 @@ fn one_port_takes_both_kinds() {
         assert!(encrypted.send(&one[cut..]));
         assert_eq!(encrypted.reply(), Some(Reply::Integer(2001 + at as i64)));
     }
-    // An inline request is recognised by its first byte, too.
+    // The server also recognizes an inline request by its first byte.
     let mut inline = door.tcp();
     assert!(inline.send(b"P"));
     std::thread::sleep(Duration::from_millis(50));
     assert!(inline.send(b"ING\r\n"));
     assert_eq!(inline.reply(), Some(Reply::status("PONG")));
-    // Requests that were sent before the client closed its sending side are answered.
+    // The server answers requests that arrived before the client closed its sending side.
     assert!(encrypted.send(&Client::request(&[b"GET", b"k"])));
     encrypted.half_close();
     assert_eq!(encrypted.reply(), Some(Reply::bulk("v")));
@@ -165,7 +166,7 @@ const FILES: &[(&str, &str)] = &[
 
 const ROLES: &[&str] = &["r_plain", "r_other", "r_third", "r_scram"];
 
-/// The certificates of clients, each with its name and its subject.
+/// The clients' certificates: each with its name and its subject.
 const SHOWN: &[(&str, &str)] = &[
     ("plain", "/CN=r_plain"),
     ("mail", "/CN=r_other@example.org"),
@@ -239,7 +240,7 @@ fn a_certificate_gives_the_same_access_as_to_psql() {
             let_in
         };
         let compare = &compare;
-        // A refusal is sent late, so all of them run at the same time.
+        // A refusal is sent with a delay, so all attempts run at the same time.
         let before = let_in;
         std::thread::scope(|scope| {
             let tries: Vec<_> = shown
@@ -271,7 +272,7 @@ fn psql(
         "host=127.0.0.1 port={port} dbname=postgres user={role} password=right sslmode=verify-ca sslrootcert={}",
         keys.path("ca.crt").display()
     );
-    // Without a file name psql would look for one in the home folder.
+    // Name a file, because otherwise psql would use the file in the home folder.
     let name = certificate.unwrap_or("absent");
     for (word, kind) in [("sslcert", "crt"), ("sslkey", "key")] {
         let path = keys.path(&format!("{name}.{kind}"));
@@ -431,7 +432,8 @@ fn unsupported_settings_are_refused_by_name() {
         );
         session.run(&format!("ALTER SYSTEM RESET {name}"));
     }
-    // The server applies the settings that it supports: here only the older of the two versions, and one group.
+    // The server applies the settings that it supports. Here they allow only the older of the two TLS versions, and
+    // only one group.
     session.run("ALTER SYSTEM SET ssl_max_protocol_version = 'TLSv1.2'");
     session.run("ALTER SYSTEM SET ssl_ecdh_curve = 'secp384r1'");
     session.run(&format!("ALTER SYSTEM SET ssl_key_file = {own_key}"));
@@ -450,8 +452,7 @@ fn unsupported_settings_are_refused_by_name() {
         connect(&door, &config).ask(&["PING"]),
         Reply::status("PONG")
     );
-    // After a start with the unsupported setting, the port answers plain requests and disconnects clients that begin
-    // TLS.
+    // After a start with an unsupported setting, the port serves plain clients and disconnects clients that begin TLS.
     session.run("ALTER SYSTEM SET ssl_ciphers = 'HIGH'");
     drop(session);
     door.cluster.restart(Shutdown::Fast);
@@ -482,7 +483,7 @@ fn half_a_handshake_and_nonsense_delay_no_client() {
         let _ = socket.read_to_end(&mut rest);
         rest
     };
-    // The beginning of a TLS greeting, and no byte at all.
+    // Half of the connections send the beginning of a TLS greeting, the others nothing.
     let mut halves: Vec<TcpStream> = (0..200)
         .map(|at| {
             let mut socket = raw();
@@ -508,7 +509,7 @@ fn half_a_handshake_and_nonsense_delay_no_client() {
         }
         assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
     }
-    // While these connections wait, complete handshakes run one after the other.
+    // Meanwhile complete handshakes run one after the other.
     let config = keys.client(None);
     std::thread::scope(|scope| {
         let shaking = scope.spawn(|| {

@@ -1,5 +1,5 @@
-//! Tests that the values that tracking clients keep in their own memory are invalidated after every change that
-//! tracking could miss.
+//! Tests changes that tracking could easily miss: clients must be notified, so that they drop the values that they keep
+//! in their own memory.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use pgcache_tests::wait::wait_until;
 use super::resp_tracking::{invalidation, next, take, tracking};
 use super::resp_tracking_tables::{reader, start, warm};
 
-/// Returns the first value of an EXEC if the client may still keep it after all messages up to a marker.
+/// Returns the first value in an EXEC's reply, or None if a message arrives after the reply and before the marker, so
+/// that the client must drop the value.
 fn kept(client: &mut Client) -> Option<Reply> {
     assert!(client.send(&Client::request(&[b"ECHO", b"the mark"])));
     let mut kept = None;
@@ -25,7 +26,7 @@ fn kept(client: &mut Client) -> Option<Reply> {
     }
 }
 
-/// Reads a key until no message comes with the reply. After that the server reports each change of the key.
+/// Reads a key until no message arrives with the reply. From then on the server reports each change of the key.
 fn read_until_quiet(client: &mut Client, value: &str) {
     wait_until("the client can keep what it reads", || {
         assert!(client.send(&Client::request(&[b"GET", b"k"])));
@@ -35,8 +36,8 @@ fn read_until_quiet(client: &mut Client, value: &str) {
     });
 }
 
-/// The change comes after the read and before the reply. If the message were sent only before the reply, the client
-/// would keep the old value.
+/// The row changes after it is read and before the reply is sent. If the message were sent only before the reply, the
+/// client would keep the old value.
 #[test]
 fn a_change_during_a_read_reaches_a_broadcast_client_after_its_reply() {
     let door = start("unlogged", &[]);
@@ -44,7 +45,7 @@ fn a_change_during_a_read_reaches_a_broadcast_client_after_its_reply() {
     let mut waiting = door.cluster.connect("postgres");
     let is_current = |kept: Option<Reply>| kept.is_none_or(|kept| kept == Reply::bulk("new"));
 
-    // A table: a locked row makes EXEC wait.
+    // On a table, a locked row makes EXEC wait.
     let mut client = reader(&door, &["BCAST"]);
     session.run("INSERT INTO tab VALUES ('k', 'old'), ('locked', 'old')");
     warm(&mut session, "k");
@@ -65,7 +66,7 @@ fn a_change_during_a_read_reaches_a_broadcast_client_after_its_reply() {
     let table = kept(&mut client);
     assert!(is_current(table.clone()), "of the table it keeps {table:?}");
 
-    // A memory cache: EXEC takes some 40 ms.
+    // On a memory cache, EXEC takes some 40 ms.
     let mut client = tracking(&door, &["BCAST"]);
     let mut old = 0;
     for _ in 0..10 {
@@ -90,7 +91,7 @@ fn a_change_during_a_read_reaches_a_broadcast_client_after_its_reply() {
     assert!(old > 0, "no change came during a read");
 }
 
-/// A new policy may hide rows that a client keeps.
+/// A new policy may hide rows whose values a client keeps.
 #[test]
 fn a_broadcast_client_is_notified_when_policies_come_to_its_table() {
     let door = start("unlogged", &[]);
@@ -119,8 +120,8 @@ fn a_broadcast_client_is_notified_when_policies_come_to_its_table() {
     }
 }
 
-/// Values that a client has read in a database are stale once the setting, or a renamed relation, makes the database
-/// another cache.
+/// The values that a client has read in a database are stale once a setting, or the name of a relation, makes a
+/// different cache the database.
 #[test]
 fn clients_are_notified_when_their_database_becomes_another_cache() {
     let door = start("unlogged", &[]);
@@ -149,7 +150,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
         }
     };
     read(&mut clients, "first");
-    // A longer list of caches does not affect the clients.
+    // If the list of caches only becomes longer, clients get no message.
     door.cluster
         .configure(&["pgcache.resp_caches = 'public.door, public.tab, public.spare'"]);
     session.run("SELECT pg_reload_conf()");
@@ -167,7 +168,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
         assert_eq!(next(client), invalidation(None));
     }
     read(&mut clients, "second");
-    // Another table gets the name of the cache.
+    // Give the cache's name to another table.
     session
         .run("BEGIN; ALTER TABLE second RENAME TO third; ALTER TABLE tab RENAME TO second; COMMIT");
     assert_eq!(other.ask(&["SELECT", "1"]), Reply::status("OK"));
@@ -175,7 +176,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
     for client in &mut clients {
         assert!(take(client).0.contains(&invalidation(None)));
     }
-    // Another schema gets the name of the cache's schema.
+    // Give the name of the cache's schema to another schema.
     read(&mut clients, "first");
     session.run(
         "CREATE SCHEMA one; CREATE SCHEMA two; SELECT cache_create('one.c'), cache_create('two.c');
@@ -195,8 +196,8 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
     }
 }
 
-/// The connection that has read the keys is lost, and with it the server's record of them, so the REDIRECT target that
-/// keeps them is notified.
+/// The connection that reads the keys is lost, and so is the server's record of the keys. So the REDIRECT target, which
+/// keeps the values, is notified.
 #[test]
 fn the_target_of_a_lost_connection_is_notified() {
     let door = Door::start(&[]);
@@ -243,7 +244,7 @@ fn the_target_of_a_lost_connection_is_notified() {
             }
         }
     }
-    // The server sends no message to a client that has ended its tracking itself, as in Redis.
+    // The server sends no message if the client itself turns tracking off, as in Redis.
     let mut reader = tracking(&door, &["REDIRECT", &ids[0]]);
     reader.ask(&["GET", "k"]);
     reader.ask(&["CLIENT", "TRACKING", "OFF"]);

@@ -1,4 +1,4 @@
-//! Tests the views of the protocol's clients and counters, and which roles may see and disconnect clients.
+//! Tests the views of the Redis protocol's clients and counters, and which roles may see and disconnect clients.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn seen_by(door: &Door, role: &str) -> Vec<i64> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Returns the numbers in CLIENT LIST.
+/// Returns the client numbers in the reply to CLIENT LIST.
 fn listed(client: &mut Client, words: &[&str]) -> Vec<i64> {
     let text = client.ask(&[&["CLIENT", "LIST"], words].concat()).text();
     let number = |line: &str| {
@@ -97,7 +97,7 @@ fn clients_are_seen_by_their_roles_and_by_monitors() {
         );
         assert!([a, b, c].iter().all(|id| seen.contains(id)));
     }
-    // CLIENT LIST shows the same as the view, for the role's own clients.
+    // CLIENT LIST shows the same clients as the view.
     assert_eq!(listed(&mut one, &[]), [a]);
     assert_eq!(listed(&mut two, &["ID", &a.to_string()]), Vec::<i64>::new());
     let mut seer = as_role(&door, "seer");
@@ -111,7 +111,7 @@ fn clients_are_seen_by_their_roles_and_by_monitors() {
     let own = id(&mut seer);
     assert_eq!(listed(&mut seer, &[]), [own]);
     assert_eq!(seen_by(&door, "seer"), [own]);
-    // A client that is gone is no longer listed.
+    // A client that has disconnected is no longer listed.
     drop(two);
     wait_for("the client is gone", || {
         (!seen_by(&door, "postgres").contains(&b)).then_some(())
@@ -131,7 +131,7 @@ fn a_client_is_shown_as_it_is() {
     client.ask(&["MULTI"]);
     client.ask(&["GET", "secret-key"]);
     let mut session = door.cluster.connect("postgres");
-    // The view shows a turn once its replies are sent.
+    // The view shows a command only after its reply is sent.
     wait_for("the last turn is shown", || {
         let shown = session.query_one("SELECT last_command FROM pgcache.resp_clients", &[]);
         let shown: String = shown.expect("there is one client").get(0);
@@ -164,7 +164,7 @@ fn a_client_is_shown_as_it_is() {
         door.processes("pgcache resp network")
     );
     assert!(row.get::<_, bool>(12), "its times are those of the server");
-    // Bytes sent in place of a command are not shown anywhere.
+    // Bytes that are not a command's name are not shown anywhere.
     let mut other = as_role(&door, "one");
     other.ask(&["secret-word"]).error();
     let own = id(&mut other).to_string();
@@ -217,7 +217,7 @@ fn a_client_is_ended_only_by_privileged_roles() {
     let c = c.to_string();
     assert_eq!(ender.ask(&["CLIENT", "KILL", "ID", &c]), Reply::Integer(0));
     assert_eq!(root.ask(&["PING"]), Reply::status("PONG"));
-    // Clients are disconnected by the protocol and by SQL.
+    // Clients can be disconnected through the protocol and through SQL.
     let (mut one, mut two) = (as_role(&door, "one"), as_role(&door, "two"));
     let (a, b) = (id(&mut one).to_string(), id(&mut two).to_string());
     assert_eq!(two.ask(&["CLIENT", "KILL", "ID", &a]), Reply::Integer(0));
@@ -341,7 +341,7 @@ fn the_registry_has_a_place_for_each_possible_client() {
             seen_by(&door, "postgres").is_empty().then_some(())
         });
     }
-    // A limit above the number of places at the start needs a restart.
+    // A limit above the number of the client registry's slots at the start needs a restart.
     let mut session = door.cluster.connect("postgres");
     session
         .batch_execute("ALTER SYSTEM SET pgcache.resp_max_clients = 10")
@@ -441,7 +441,7 @@ fn commands_are_paused_only_by_privileged_roles() {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         assert!(client.send(&Client::request(&words)));
     };
-    // Clients that write wait, and so do the commands behind their writes. Clients that read continue.
+    // In this pause, clients that write wait, and so do their later commands. Clients that only read continue.
     assert_eq!(ender.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]), ok);
     assert_eq!(one.ask(&["GET", "k"]), Reply::Null);
     ask(&mut one, &["SET", "k", "v"]);
@@ -452,7 +452,7 @@ fn commands_are_paused_only_by_privileged_roles() {
     assert_eq!(ender.ask(&["CLIENT", "UNPAUSE"]), ok);
     assert_eq!(one.reply(), Some(ok.clone()));
     assert_eq!(one.reply(), Some(Reply::bulk("v")));
-    // All clients wait until the pause is over. Of two pauses the longer applies.
+    // In this pause all clients wait. Of two pauses, the longer one applies.
     let began = std::time::Instant::now();
     assert_eq!(ender.ask(&["CLIENT", "PAUSE", "400"]), ok);
     assert_eq!(two.ask(&["PING"]), Reply::status("PONG"));

@@ -15,7 +15,7 @@ fn ok() -> Reply {
     Reply::status("OK")
 }
 
-/// Returns the process that has the listeners: a socket of this port in the state LISTEN.
+/// Returns the process that listens: it has a socket of this port in the state LISTEN.
 fn listening_network(door: &Door) -> i32 {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", door.port);
@@ -82,12 +82,12 @@ fn clients_are_spread_evenly_and_each_descriptor_is_in_one_process() {
     let of_fronts = seen
         .values()
         .filter(|pids| pids.iter().any(|pid| networks.contains(pid)));
-    // The sockets are a listener of the port, a listener of the path, two inboxes, an outbox, and the clients. Sockets
-    // that the server's processes inherit from each other are ignored.
+    // The sockets are a listener of the port, a listener of the path, two inboxes, an outbox, and the clients. Ignore
+    // sockets that the server's processes inherit from each other.
     let alone = of_fronts.filter(|pids| pids.len() == 1).count();
     const EXPECTED: usize = 30 + 2 + 2 + 1;
     assert!(alone >= EXPECTED, "{alone}");
-    // A network process with many clients gets no more until the other processes have as many.
+    // A network process with many clients gets no more clients until the other processes have as many.
     let first = *spread.keys().next().unwrap();
     clients.retain_mut(|client| pid(&door, client) != first);
     wait_until("ten have gone", || {
@@ -193,7 +193,7 @@ fn messages_reach_and_count_readers_of_all_network_processes() {
     assert_eq!(text(direct.reply()), Reply::bulk("of exec"));
     assert_eq!(text(direct.reply()), Reply::bulk("of sql"));
     assert_eq!(text(by_pattern.reply()), Reply::bulk("of sql"));
-    // The message is too long for the ring to other processes.
+    // This message is too long for the ring through which other processes receive messages.
     let long = "x".repeat(2 << 20);
     let refused = published(&mut publisher, &long).error();
     assert!(refused.contains("at most 1 MB"), "{refused}");
@@ -228,8 +228,8 @@ fn readers_of_an_ended_network_process_are_not_counted() {
     assert_eq!(numbers(numsub), [0]);
 }
 
-/// There are more names than the table of a network process has room for. No message is lost, but subscribers are
-/// counted only for the known names.
+/// The table of a network process has no room for so many names. No message is lost, but subscribers are counted only
+/// for the names in the table.
 #[test]
 fn channels_without_room_in_the_table_are_read_all_the_same() {
     let door = three(&[]);

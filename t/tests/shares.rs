@@ -1,6 +1,6 @@
-//! Tests `max_bytes` and `reserve` of `cache_tune`: the part of the tier that a cache may take, and the part that other
-//! caches leave to it. The store's own tests (`crates/store/tests/shares.rs`) have more loads; these tests check that
-//! the settings reach the store, within their limits.
+//! Tests `max_bytes` and `reserve` of `cache_tune`: the part of the tier that a cache may take, and the part that is
+//! reserved for it. The store's own tests (`crates/store/tests/shares.rs`) have more loads; these tests check that the
+//! settings reach the store, within their limits.
 
 use std::thread;
 
@@ -13,7 +13,7 @@ use pgcache_tests::wait::wait_until;
 use pgcache_tests::windows::{DEFINITION_TO_SHARE, LetGo, paused, stay_in, until_inside};
 use postgres::Client;
 
-/// A small tier without a worker, so that only writes and `cache_expire` change what it holds.
+/// A small tier without a worker, so that only writes and `cache_expire` change its contents.
 const SMALL: &[&str] = &["pgcache.hot_size = '16MB'", "pgcache.expire_interval = 0"];
 const SESSIONS: i64 = 8_000;
 
@@ -21,7 +21,7 @@ fn server() -> &'static Cluster {
     Cluster::with_tier(SMALL)
 }
 
-/// Creates a memory cache with sessions that are not read any more.
+/// Creates a memory cache of sessions that nothing reads afterwards.
 fn make_sessions(session: &mut Client) {
     session.run("SELECT cache_create('sessions', '1 hour', 'memory')");
     session.run(&format!(
@@ -49,8 +49,8 @@ fn hot_bytes(session: &mut Client, cache: &str) -> i64 {
     ))
 }
 
-/// Reserves the bytes that the cache `sessions` uses now. Does not read the view afterwards, because a session that
-/// reads it writes the share into the slot.
+/// Reserves the bytes that the cache `sessions` uses now. Does not read the view afterwards, because reading the view
+/// writes the share into the slot.
 fn reserve_all(session: &mut Client) -> i64 {
     let bytes = hot_bytes(session, "sessions");
     session.run(&format!(
@@ -288,7 +288,8 @@ fn reserves_hold_half_of_the_tier_at_most_and_a_drop_gives_one_back() {
     session.run("SELECT cache_drop('a')");
     session.run("SELECT cache_tune('c', reserve => 5000000)");
     assert_eq!(held(&mut session, "c"), Some("5000000".into()));
-    // Two transactions did not see each other's reserve. The second to commit gets the remainder.
+    // The two transactions cannot see each other's reserve. The transaction that commits second gets the rest of the
+    // room.
     session
         .run("SELECT cache_tune('c', reserve => 0); SELECT cache_create('d', storage => 'memory')");
     let mut other = database.connect();
@@ -333,7 +334,8 @@ fn a_relation_that_is_no_cache_any_more_keeps_no_reserve() {
     }
 }
 
-/// After COMMIT PREPARED the first session that loads the definition writes the share. Here it does so late.
+/// After COMMIT PREPARED, the first session that loads the definition writes the share into the slot. Here that session
+/// writes late, after a newer share.
 #[test]
 fn a_former_share_does_not_replace_a_later_one() {
     let cluster = Cluster::with_tier(&[SMALL, &["max_prepared_transactions = 4"]].concat());
@@ -437,7 +439,7 @@ fn a_share_counts_from_the_commit_on() {
             Some("6000".into()),
             "{cache}: after COMMIT PREPARED"
         );
-        // A trigger that is dropped by hand changes the definition, too.
+        // Dropping a trigger by hand also changes the definition.
         session.run(&format!("DROP TRIGGER pgcache_reserve ON {cache}"));
         assert_eq!(held(&mut other, cache), None);
     }
@@ -485,7 +487,7 @@ fn only_roles_with_the_right_reserve() {
             error.message(),
             "permission denied to reserve a part of the hot tier"
         );
-        // A trigger created by hand is refused, too.
+        // Creating a trigger by hand is refused, too.
         let event = if cache == "mine.m" {
             "DELETE"
         } else {
@@ -498,7 +500,8 @@ fn only_roles_with_the_right_reserve() {
         owner.run(&format!(
             "SELECT cache_tune('{cache}', max_bytes => 5000000)"
         ));
-        // A superuser reserves room for a cache of the role. The role may reduce it, and change all other settings.
+        // A superuser reserves room for a cache of the role. The role may reduce the reserve and change all other
+        // settings.
         admin.run(&reserve(3000));
         owner.run(&format!("SELECT cache_tune('{cache}', ttl_jitter => 0.5)"));
         assert_eq!(held(&mut admin, cache), Some("3000".into()));
@@ -514,7 +517,7 @@ fn only_roles_with_the_right_reserve() {
             "REVOKE SET ON PARAMETER pgcache.hot_size FROM {role}"
         ));
         refused(owner.batch_execute(&reserve(5000)), "42501");
-        // The present reserve stays, and the cache works as before.
+        // The old reserve stays, and the cache works as before.
         owner.run(&format!(
             "SELECT cache_set('k', 'v', cache => '{cache}'), cache_get('k', '{cache}')"
         ));

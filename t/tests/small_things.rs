@@ -1,5 +1,5 @@
-//! Tests small promises: statements can be cancelled, pgcache's own statements are not compiled by JIT, and counts
-//! agree with scans.
+//! Tests small promises: statements can be cancelled, JIT does not compile pgcache's own statements, and counts agree
+//! with scans.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ fn no_statement_of_pgcache_is_compiled() {
          SET jit = on; SET jit_above_cost = 0; SET jit_inline_above_cost = 0; SET jit_optimize_above_cost = 0;
          LOAD 'pgcache'",
     );
-    // Postgres loads the provider for the first statement that it compiles.
+    // Postgres loads the JIT provider when it compiles the first statement.
     let loaded = "SELECT count(*) FROM pg_catalog.regexp_split_to_table(pg_read_file('/proc/' || pg_backend_pid() || '/maps'), E'\\n') AS l
         WHERE l LIKE '%llvmjit%'";
     session.run("SET jit = off");
@@ -55,14 +55,15 @@ fn no_statement_of_pgcache_is_compiled() {
         "SELECT cache_delete_prefix('k2', 't')",
         "SELECT cache_expire('t')",
     ] {
-        // The statement around the call costs less than this, so it is not compiled.
+        // The calling statement costs less than this, so Postgres does not compile it.
         session.run("SET jit_above_cost = 1e9");
         session.run(call);
         session.run("SET jit = off");
         assert_eq!(session.number(loaded), 0, "{call}");
         session.run("SET jit = on");
     }
-    // Shows that the check detects the library's file when it is in use; 15 has it, other majors may be built without.
+    // The control: the check detects the provider's file when Postgres uses it. Postgres 15 has the provider here,
+    // other versions may be built without it.
     session.run("SET jit_above_cost = 0; SELECT sum(length(key)) FROM t WHERE value LIKE 'v%'; SET jit = off");
     let compiles = session.number(loaded) > 0;
     assert!(

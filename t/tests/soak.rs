@@ -1,6 +1,6 @@
-//! Runs a mixed load over all kinds of caches, swept by the worker, while backends, launcher and workers are killed,
-//! statements are cancelled, sessions terminated and the server restarted. In CI the test is short. `make soak` runs it
-//! for any length and prints availability, errors by SQLSTATE, and memory.
+//! Runs a mixed load on all kinds of caches, which the worker sweeps. Meanwhile the test kills backends, the launcher
+//! and workers, cancels statements, terminates sessions and restarts the server. In CI the test is short. `make soak`
+//! runs it for any length and prints availability, errors by SQLSTATE, and memory.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
 const SESSIONS: u64 = 6;
-/// The private memory that one process may have, in kB. A session of this test needs some 5 MB.
+/// The private memory that one process may take, in kB. A session of this test needs some 5 MB.
 const PROCESS_KB: u64 = 50_000;
 const TABLES: [&str; 4] = ["unlogged", "logged", "json", "bytes"];
 const CACHES: [&str; 6] = [
@@ -44,7 +44,7 @@ struct Seen {
     done: AtomicU64,
     errors: Mutex<BTreeMap<String, u64>>,
     unexpected: Mutex<Vec<String>>,
-    /// The time without a server, summed over the sessions, and the longest single outage, in milliseconds.
+    /// The time without a server, summed over all sessions, and the longest single outage, in milliseconds.
     away: AtomicU64,
     longest: AtomicU64,
     /// The most private memory that a process of the server had, in kB.
@@ -102,8 +102,8 @@ const EXPECTED: &[&str] = &[
     "25P01", // the same outside of a transaction
 ];
 
-/// Returns whether an error is expected. Two sessions that create an index without a name on one table may choose the
-/// same name.
+/// Returns whether an error is expected. If two sessions create an index without a name on one table, Postgres may
+/// choose the same name for both.
 fn is_expected(state: &str, statement: &str) -> bool {
     EXPECTED.contains(&state) || (state == "23505" && statement.starts_with("CREATE INDEX"))
 }
@@ -177,8 +177,8 @@ impl Drop for EndsAtDrop<'_> {
     }
 }
 
-/// Waits for the crash to break this session. Returns false if the session survives, because the killed process had
-/// just ended by itself.
+/// Waits for the crash to break this session. Returns false if the session survives, because the process had just ended
+/// before it was killed.
 fn is_disconnected(session: &mut Client) -> bool {
     let patience = Instant::now() + Duration::from_secs(5);
     while session.batch_execute("SELECT 1").is_ok() {
@@ -190,8 +190,7 @@ fn is_disconnected(session: &mut Client) -> bool {
     true
 }
 
-/// Kills a process that the query finds. Tries for a second, because workers start and end. The kill breaks all
-/// sessions.
+/// Kills a process that the query finds, which breaks all sessions. Tries for a second, because workers start and end.
 fn kill(cluster: &Cluster, session: &mut Client, whom: &str, name: &'static str) -> &'static str {
     for _ in 0..200 {
         let Ok(found) = session.try_value(&format!("SELECT pid {whom}")) else {
@@ -257,7 +256,7 @@ fn strike(cluster: &Cluster, rng: &mut Rng) -> &'static str {
     }
 }
 
-/// Turns the sweeps off, and waits until the last sweep has ended, even if its worker was killed.
+/// Waits for a last sweep, even if a worker was killed before, and turns the sweeps off.
 fn stop_sweeps(session: &mut Client) {
     session.run("INSERT INTO unlogged VALUES ('last', '1', '2020-01-01')");
     let patience = Instant::now() + Duration::from_secs(90);
@@ -275,7 +274,7 @@ fn stop_sweeps(session: &mut Client) {
     }
 }
 
-/// Checks the tier and every table of an idle server.
+/// Checks that the tier and every table of an idle server are consistent.
 fn is_sound(session: &mut Client) {
     session.nothing_pending();
     session.sums_up();
@@ -295,7 +294,8 @@ fn is_sound(session: &mut Client) {
     );
     assert_eq!(sums, ["t"], "the caches' entries are not the tier's");
     session.run("SELECT cache_clear(c) FROM unnest('{unlogged,logged,json,bytes,memory,memory_json}'::regclass[]) AS c");
-    // Copies of a truncated cache may stay until their room is needed, because they have an older version.
+    // Copies of a truncated cache may stay until their space is needed. They have an older version, so no read uses
+    // them.
     let left = session.lines("SELECT cache, hot_entries FROM pgcache.stats WHERE cache::text LIKE 'memory%' AND hot_entries <> 0");
     assert_eq!(left, [""; 0]);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Tests a change of a cache's storage as docs/behaviour.md describes it: the properties that stay, the entries that a
-//! later crash leaves, and that no stale entry appears.
+//! Tests a change of a cache's storage as docs/behaviour.md describes it: which properties stay, which entries a later
+//! crash leaves, and that no stale entry appears.
 
 use std::thread;
 use std::time::Duration;
@@ -17,8 +17,8 @@ const SETTINGS: &str =
     "SELECT ttl, max_entries, grace, negative_ttl FROM pgcache.caches WHERE cache = 'c'::regclass";
 const GRANTED: &str = "SELECT array_to_string(relacl, ' ') FROM pg_class WHERE oid = 'c'::regclass";
 
-/// Creates a cache `c` with settings, a privilege, a source, an entry without a deadline and an entry that lives for an
-/// hour.
+/// Creates a cache `c` with settings, a privilege, a source, an entry without a deadline, and an entry with a deadline
+/// in an hour.
 fn cache(session: &mut Client, storage: &str) {
     session.run("CREATE TABLE source (id int PRIMARY KEY, name text)");
     session.run(&format!(
@@ -32,8 +32,8 @@ fn cache(session: &mut Client, storage: &str) {
     );
 }
 
-/// Returns the statements of the page that move a cache from one storage to the other: `relation` is the kind of the
-/// old relation, TABLE or VIEW.
+/// Returns the page's statements for a move of a cache to `storage`. `relation` is the kind of the old relation, TABLE
+/// or VIEW.
 fn moved(relation: &str, storage: &str) -> [String; 4] {
     [
         "LOCK TABLE source IN SHARE ROW EXCLUSIVE MODE".to_owned(),
@@ -126,7 +126,8 @@ fn the_state_after_a_crash_follows_the_storage() {
     assert_eq!(session.value(&get("to_unlogged")), None);
 }
 
-/// Tests a session that has changed a source and has not yet committed when the move begins.
+/// Moves a cache while another session has changed a source and has not yet committed. Checks that no old entry is
+/// moved.
 fn no_old_entry_comes_along(from: &str, relation: &str, to: &str) {
     let database = Cluster::hot().database();
     let (mut writer, mut mover) = (database.connect(), database.connect());
@@ -134,7 +135,7 @@ fn no_old_entry_comes_along(from: &str, relation: &str, to: &str) {
     writer.run("BEGIN; INSERT INTO source VALUES (1, 'x')");
     let pid = mover.text("SELECT pg_backend_pid()");
     let mut writer = thread::scope(|scope| {
-        let mut writer = writer; // dropped by a failure in here, so that no session waits for it
+        let mut writer = writer; // dropped if this closure fails, so that no session waits for it
         let moving = scope.spawn(move || {
             mover.run("BEGIN");
             for step in moved(relation, to) {
@@ -175,8 +176,8 @@ fn a_move_from_memory_waits_for_writers_of_a_source() {
     no_old_entry_comes_along("memory", "VIEW", "unlogged");
 }
 
-/// Uses a deadline in winter and a deadline in summer. One of the two would move by an hour if the statements depended
-/// on the time zone.
+/// Uses a deadline in winter and a deadline in summer: if the statements depended on the time zone, one of the two
+/// would move by an hour.
 #[test]
 fn deadlines_come_along_in_every_time_zone() {
     let database = Cluster::hot().database();
@@ -195,7 +196,7 @@ fn deadlines_come_along_in_every_time_zone() {
     assert_eq!(session.lines(deadlines), before);
 }
 
-/// The caller gets an error that suggests to repeat the call. A later call finds the new cache.
+/// The waiting call fails with an error that suggests repeating the call. A later call finds the new cache.
 #[test]
 fn a_call_that_has_waited_for_a_move_is_to_be_said_again() {
     let database = Cluster::hot().database();
@@ -209,7 +210,7 @@ fn a_call_that_has_waited_for_a_move_is_to_be_said_again() {
     }
     let get = "SELECT cache_get('1', 'c')";
     let waited = thread::scope(|scope| {
-        let mut mover = mover; // dropped by a failure in here, so that no session waits for it
+        let mut mover = mover; // dropped if this closure fails, so that no session waits for it
         let reading = scope.spawn(|| reader.try_value(get));
         wait_until("the reader waits for the move", || {
             database.connect().holds(&format!(

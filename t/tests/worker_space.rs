@@ -1,5 +1,5 @@
-//! Tests that the number of entries and the space on disk stay bounded, and that a sweep reads by row addresses and
-//! reads no more than it needs.
+//! Tests that the number of entries and the space on disk stay bounded, and that a sweep reads rows by their addresses
+//! and reads no more rows than it needs.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ fn a_sweep_finds_rows_by_their_addresses_and_stops_when_it_has_enough() {
         .and_then(|rest| rest.split(' ').next())
         .and_then(|number| number.parse().ok())
         .unwrap_or_else(|| panic!("no buffer count in {plan:?}"));
-    // Two reads of a chunk of 512 blocks, and the cost of deleted rows.
+    // A chunk of 512 blocks is read twice; the rest is the cost of deleted rows.
     assert!(hit < 512 * 2 + 600, "{hit} of {blocks} blocks for 100 rows");
     assert_eq!(
         session.number("SELECT cache_expire('c', 30000)"),
@@ -44,7 +44,7 @@ fn a_sweep_finds_rows_by_their_addresses_and_stops_when_it_has_enough() {
     session.run("SELECT pg_stat_force_next_flush()");
     let scans =
         session.lines("SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = 'c'");
-    // There is at most one sequential scan, by the creation of the primary key's index, and none by a sweep.
+    // There is at most one sequential scan, from the creation of the primary key's index, and none from a sweep.
     assert!(
         ["0|0", "1|0"].contains(&scans[0].as_str()),
         "seq_scan, idx_scan: {scans:?}"
@@ -65,9 +65,9 @@ fn overwriting_rows_stays_hot_while_they_are_swept() {
     session.run("SELECT cache_create('c')");
     fill(&mut session, "c", "k", 5000);
     session.run("VACUUM c");
-    // The space of a dead row is free as soon as no snapshot can see the row. ANALYZE of autovacuum, of any table of
-    // the database, holds a snapshot for some time, and no update is HOT on the pages that fill up while it holds that
-    // snapshot. The test therefore takes the best of several rounds.
+    // The space of a dead row is free as soon as no snapshot can see the row. While autovacuum runs ANALYZE on any
+    // table of the database, it holds a snapshot, and on pages that fill up during that time no update is HOT. The test
+    // therefore takes the best of several rounds.
     let mut shares = Vec::new();
     while shares.iter().all(|share| *share < 95) {
         assert!(shares.len() < 15, "of the updates were HOT: {shares:?} %");
@@ -91,7 +91,7 @@ fn a_cache_is_trimmed_to_its_limit_oldest_entries_first() {
     for prefix in ["a", "b", "c", "d"] {
         fill(&mut session, "c", prefix, 2000);
     }
-    // After this update the first rows of the table are the youngest.
+    // This update makes the first rows of the table the youngest.
     session.run("UPDATE c SET value = 'y' WHERE key LIKE 'a%'");
     session.run("INSERT INTO c SELECT 'x' || i, '1', now() FROM generate_series(1, 500) AS i");
     assert_eq!(session.number("SELECT cache_expire('c', 100)"), 100);
@@ -110,7 +110,7 @@ fn entries_that_the_tier_knows_to_be_used_are_trimmed_last() {
         fill(&mut session, "c", prefix, 2000);
     }
     let read = "SELECT count(cache_get('a' || i, 'c')) FROM generate_series(1, 500) AS i";
-    // No copy is made while autovacuum works on the table.
+    // pgcache makes no copy while autovacuum works on the table.
     wait_until("all that is read comes from the tier", || {
         let before = session.hot_hits("c");
         assert_eq!(session.number(read), 500);
@@ -154,7 +154,7 @@ fn a_smaller_limit_counts_at_the_next_sweep_of_a_table_in_which_nothing_has_chan
     session.run("SELECT pg_stat_force_next_flush()");
     let last_sweep = "SELECT coalesce(extract(epoch FROM last_sweep) * 1000000, 0)::bigint \
                       FROM pgcache.stats WHERE cache = 'c'::regclass";
-    // The first pass may have begun before the rows were counted; the third finds the table idle.
+    // The first pass may have begun before the rows were counted; the third pass finds the table idle.
     for _ in 0..3 {
         let former = session.number(last_sweep);
         wait_until("a sweep", || session.number(last_sweep) > former);
@@ -166,7 +166,7 @@ fn a_smaller_limit_counts_at_the_next_sweep_of_a_table_in_which_nothing_has_chan
 }
 
 /// Replaces rows for some seconds. Returns the largest size of the cache's tables in the second half, divided by the
-/// size of a fresh table with `fresh` such rows.
+/// size of a fresh table with `fresh` rows.
 fn churn(storage: &str, value: &str, step: &str, fresh: u32) -> f64 {
     let cluster =
         Cluster::with_tier(&["pgcache.expire_interval = '1s'", "shared_buffers = '128MB'"]);
@@ -192,7 +192,7 @@ fn churn(storage: &str, value: &str, step: &str, fresh: u32) -> f64 {
         if began.elapsed() > Duration::from_secs(20) {
             break;
         }
-        // A paced load, so that the number of rows in a fresh table is known in advance, however busy the machine is.
+        // Pace the load, so that the number of rows in a fresh table is known in advance even on a busy machine.
         let next = Duration::from_millis(100 * (round + 1));
         std::thread::sleep(next.saturating_sub(began.elapsed()));
     }
@@ -201,7 +201,7 @@ fn churn(storage: &str, value: &str, step: &str, fresh: u32) -> f64 {
 
 #[test]
 fn entries_written_once_and_expired_take_bounded_room() {
-    // 500 rows each tenth of a second, which live for 3 s and two intervals: 25,000.
+    // 500 rows each tenth of a second live for 3 s, and up to two intervals longer: 25,000 rows.
     let step = "INSERT INTO c SELECT md5('$r' || '-' || i), $v, clock_timestamp() + interval '3 s' \
                 FROM generate_series(1, 500) AS i";
     let share = churn("unlogged", "repeat('x', 100)", step, 25_000);
@@ -210,7 +210,8 @@ fn entries_written_once_and_expired_take_bounded_room() {
 
 #[test]
 fn long_values_overwritten_take_bounded_room() {
-    // 50 values of 40 kB, uncompressed, each overwritten twice a second: 200 within two intervals.
+    // Of 50 values of 40 kB, which do not compress, each is overwritten twice a second: 200 values within two
+    // intervals.
     let step = "SELECT cache_set('k' || (i + 10 * ($r % 5)), $v, '1 hour', 'c') \
                 FROM generate_series(1, 10) AS i";
     let value = "(SELECT string_agg(md5(i::text || n), '') FROM generate_series(1, 1250) AS n)";
@@ -234,7 +235,7 @@ fn unswept(cluster: &Cluster) -> Client {
     session
 }
 
-/// Runs one statement for each value, so that each old row is dead when the next one is written.
+/// Runs one statement for each value, so that each old row is dead when the next row is written.
 fn put_long(session: &mut Client, round: u32) {
     for i in 0..60 {
         session.run(&format!(
@@ -304,10 +305,10 @@ fn writes_that_leave_no_dead_rows_request_no_vacuum() {
             .run("SELECT cache_touch('k' || i, '2 hours', 'c') FROM generate_series(0, 59) AS i");
         session.run("UPDATE c SET expires_at = expires_at + interval '1 s'");
     }
-    // A request would be served at once. Here no request exists.
+    // If a request existed, the worker would serve it at once.
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(vacuums(&mut session, "c", "reltoastrelid"), 0);
-    // The worker would have come before this point.
+    // The control: dead rows do request a VACUUM, and the worker runs it.
     session.run("DELETE FROM c");
     wait_until("vacuum", || vacuums(&mut session, "c", "reltoastrelid") > 0);
 }
@@ -325,7 +326,7 @@ fn values_that_all_die_many_times_between_two_sweeps_take_bounded_room() {
             vacuums(&mut session, "c", "reltoastrelid") > former
         });
     }
-    // Between a request and its VACUUM at most one round may be written, never two.
+    // Between a request and its VACUUM, the writer may write at most one more round.
     let share = size(&mut session) / fresh;
     assert!(share < 3.0, "{share} times the fresh size");
 }
@@ -336,7 +337,7 @@ fn requests_are_answered_after_a_worker_was_terminated() {
     let mut session = unswept(cluster);
     let workers = "FROM pg_stat_activity WHERE backend_type = 'pgcache worker'";
     let mut round = 0;
-    // The worker stays for a moment after its last VACUUM.
+    // After its last VACUUM the worker stays for a moment, so repeat until one is found.
     wait_until("a worker to be terminated", || {
         round += 1;
         put_long(&mut session, round);
@@ -369,19 +370,19 @@ fn rows_held_back_by_an_old_snapshot_are_not_vacuumed_again_and_again() {
     put(0);
     old.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM c AS pgcache_c");
     for round in 1..=80 {
-        // Time for the worker to answer.
+        // Give the worker time to react.
         std::thread::sleep(Duration::from_millis(100));
         put(round);
     }
     old.run("COMMIT");
-    // One VACUUM runs each time that the table has grown by an eighth.
+    // A VACUUM runs only each time that the table has grown by an eighth.
     let done = vacuums(&mut session, "c", "reltoastrelid");
     assert!(done < 45, "{done} times");
 }
 
 #[test]
 fn a_database_whose_tables_die_quickly_does_not_keep_the_only_worker() {
-    // The launchers of pgcache and of logical replication occupy the other two.
+    // The launchers of pgcache and of logical replication occupy the other two of the three processes.
     let cluster = Cluster::with_tier(&[
         "max_worker_processes = 3",
         "max_parallel_workers = 0",
