@@ -1,5 +1,5 @@
 //! Tests distributed caches with Citus, on a coordinator and two workers. `make citus-check` runs these tests on a
-//! Postgres with Citus installed; `distributed.rs` tests as much as is possible without Citus.
+//! Postgres with Citus installed; `distributed.rs` has the tests that need no Citus.
 
 mod attacks;
 mod door;
@@ -25,7 +25,7 @@ const CONF: &[&str] = &[
 fn nodes() -> Vec<Cluster> {
     let nodes: Vec<Cluster> = (0..3).map(|_| Cluster::own(CONF)).collect();
     for node in &nodes {
-        // The address at which other nodes reach this node to copy a shard.
+        // Other nodes connect to this address when they copy a shard from this node.
         let host = format!("citus.local_hostname = '{}'", node.folder.display());
         node.configure(&[&host]);
         node.restart(Shutdown::Fast);
@@ -52,7 +52,7 @@ fn sessions(nodes: &[Cluster]) -> Vec<Client> {
     nodes.iter().map(|node| node.connect("postgres")).collect()
 }
 
-/// Distributes an empty cache over the nodes, as Citus does on request.
+/// Distributes an empty cache over the nodes with Citus' own function, for which the setting must allow triggers.
 fn distribute(session: &mut Client, table: &str) {
     session.run("SET citus.enable_unsafe_triggers = on");
     session.run(&format!(
@@ -117,7 +117,7 @@ fn plain_sql_on_shards_sees_no_expired_row_and_each_node_sweeps_its_own() {
     let mut sessions = sessions(&nodes);
     sessions[0].run("SELECT cache_create('spread', ttl => '1 hour')");
     distribute(&mut sessions[0], "spread");
-    // Written from each node. Each statement goes to one shard.
+    // Write from each node. Each statement goes to one shard.
     for i in 0..60 {
         let (node, deadline) = match i % 3 {
             0 => (i % 2, "now() - interval '1 second'"),
@@ -139,7 +139,7 @@ fn plain_sql_on_shards_sees_no_expired_row_and_each_node_sweeps_its_own() {
         );
         assert!(session.holds("SELECT expires_at BETWEEN now() + interval '50 minutes' AND now() + interval '1 hour' FROM spread WHERE key = 'k4'"));
     }
-    // A new row takes an expired row's place.
+    // A new row replaces the expired row of its key.
     sessions[1].run("INSERT INTO spread VALUES ('k3', 'new')");
     sessions[2].run("INSERT INTO spread VALUES ('k6', 'new') ON CONFLICT (key) DO UPDATE SET value = excluded.value || '!'");
     sessions[2].run("INSERT INTO spread VALUES ('k6', 'new') ON CONFLICT (key) DO UPDATE SET value = excluded.value || '!'");
@@ -168,7 +168,8 @@ fn caches_of_each_node_are_caches_beside_distributed_tables() {
          SELECT create_distributed_table('orders', 'id');
          INSERT INTO orders SELECT 'o' || i, i FROM generate_series(1, 100) AS i",
     );
-    // Citus creates a view on all nodes, but not a table. Entries are never copied.
+    // Citus creates a view on all nodes, but a table only on the node of the command. Entries are never copied to other
+    // nodes.
     sessions[0].run("SELECT cache_create('quick', storage => 'memory')");
     for session in &mut sessions {
         session.run("SELECT cache_create('totals', storage => 'logged')");
@@ -200,8 +201,8 @@ fn caches_of_each_node_are_caches_beside_distributed_tables() {
             "{kept:?}"
         );
     }
-    // One transaction writes to shards of all nodes and to a cache of this node. Citus, not pgcache, prepares the
-    // transaction on the nodes.
+    // One transaction writes to shards of all nodes and to a cache of this node. Citus prepares the transaction on the
+    // other nodes; pgcache does not take part in that.
     let coordinator = &mut sessions[0];
     coordinator.run("BEGIN; UPDATE orders SET total = total + 1000; SELECT cache_set('sum', '105050', cache => 'totals'); COMMIT");
     assert_eq!(coordinator.number("SELECT sum(total) FROM orders"), 105_050);

@@ -1,4 +1,4 @@
-//! Tests that copies stay coherent during a commit, at the points where a test can make the commit wait, and at the
+//! Tests that copies stay coherent during a commit, at every point where a test can make the commit wait, and at the
 //! first use of a cache.
 
 use std::sync::Barrier;
@@ -10,7 +10,8 @@ use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_for;
 use pgcache_tests::windows::LetGo;
 
-/// The commit has set its marks and waits for a standby that does not exist, until it is cancelled or terminated.
+/// The commit has set its marks and waits for a standby that does not exist, until the test cancels the wait or
+/// terminates the session.
 #[test]
 fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
@@ -21,7 +22,7 @@ fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
         thread::scope(|scope| {
             let mut writer = database.connect();
             writer.run("SET synchronous_commit = on");
-            // When the session is terminated, it ends without an answer, and its commit counts.
+            // A terminated session gets no answer, but its commit stays.
             scope.spawn(move || drop(writer.try_value(&format!("UPDATE c SET value = '{end}'"))));
             let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
             let pid = wait_for("the commit waits", || reader.value(waiting));
@@ -38,7 +39,7 @@ fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     }
 }
 
-/// The commit log contains COMMIT PREPARED before other sessions see the rows.
+/// When COMMIT PREPARED waits, the commit log already contains the commit, and other sessions do not see the rows yet.
 #[test]
 fn a_prepared_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
@@ -100,7 +101,7 @@ fn the_first_get_ever_may_race_the_first_write_ever() {
     }
 }
 
-/// A cursor and a function continue to read while another session commits.
+/// A cursor and a running function read on while another session commits.
 #[test]
 fn a_cursor_and_a_function_see_acknowledged_writes() {
     let database = Cluster::hot().database();

@@ -1,5 +1,5 @@
-//! Tests that COPY of an expired row and a live row with the same key has the effect of INSERT of the same rows,
-//! although COPY writes rows in batches.
+//! Tests that COPY has the same effect as INSERT on an expired row and a live row with the same key, although COPY
+//! writes rows in batches.
 
 use std::io::Write;
 
@@ -8,7 +8,7 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::{refused, sqlstate};
 use postgres::{Client, Error};
 
-/// A cache, its key and its deadlines: a past and a future one, as COPY reads them.
+/// A cache, two keys, a past deadline and a future deadline, as COPY reads them.
 struct Shape {
     made: &'static str,
     keys: [&'static str; 2],
@@ -44,7 +44,7 @@ const SHAPES: &[Shape] = &[
     },
 ];
 
-/// Returns the columns of key, value and deadline.
+/// Returns the names of the key, value and deadline columns.
 fn columns(shape: &Shape) -> &'static str {
     match shape.made.contains("cache_create") {
         true => "key, value, expires_at",
@@ -106,7 +106,7 @@ fn copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert() {
             let same = stored(&mut session, &names[1]);
             assert_eq!(stored(&mut session, &names[0]), same, "{names:?}");
             assert_eq!(same.len(), 2);
-            // A live row still conflicts, also with a row that is held back.
+            // Two live rows still conflict, even if pgcache holds the second row back.
             session.run(&format!("DELETE FROM {}", names[0]));
             let twice = [rows[0], rows[3], rows[3]];
             refused(
@@ -128,7 +128,7 @@ fn copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert() {
 
 #[test]
 fn rows_held_back_by_copy_fire_triggers_need_no_more_rights_and_keep_their_columns() {
-    // The role that copies has not used pgcache, so the library must be preloaded.
+    // The role that copies does not use pgcache before, so the library must be preloaded.
     let cluster = Cluster::hot();
     let database = cluster.database();
     let mut session = database.connect();
@@ -158,7 +158,8 @@ fn rows_held_back_by_copy_fire_triggers_need_no_more_rights_and_keep_their_colum
     );
 }
 
-/// COPY ignores rules, and the INSERT of kept rows would apply them. So no row is kept for later, and no row is lost.
+/// COPY ignores rules, but the INSERT of rows that were held back would apply them. So pgcache holds no row of this
+/// table back, and no row is lost.
 #[test]
 fn copy_into_a_table_with_a_rule_loses_no_row() {
     let cluster = Cluster::shared();

@@ -1,4 +1,4 @@
-//! Tests that the hot tier is consistent after any end of a backend or of the server.
+//! Tests that the hot tier is consistent however a backend or the server ends.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
@@ -23,7 +23,7 @@ fn cluster_with_caches() -> &'static Cluster {
 
 const CACHES: [&str; 3] = ["kept", "lost", "m"];
 
-/// Returns a random call of one of many kinds, on a few keys of all caches.
+/// Returns a random call of one of many functions, on a few keys of all caches.
 fn something(rng: &mut Rng) -> String {
     let (cache, key) = (CACHES[rng.below(3) as usize], rng.below(20));
     let size = 1 + rng.below(3000);
@@ -47,7 +47,7 @@ fn work(mut session: Client, seed: u64, ends: &AtomicBool) {
     }
 }
 
-/// Checks an idle server: no key is marked, every byte is accounted for, and no copy differs from its row.
+/// Checks that on an idle server no key is marked, every byte is accounted for, and no copy differs from its row.
 fn is_sound(session: &mut Client) {
     session.nothing_pending();
     session.sums_up();

@@ -1,5 +1,5 @@
 //! Tests that the settings of the session that changes a row do not affect the key of a dependency, and that
-//! expressions which pgcache stores as text keep the meaning that they had when they were written.
+//! expressions that pgcache stores as text keep their meaning under other settings.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -55,7 +55,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("text", "04.07.2026", "(d::date - '2026-01-01'::date)::text"),
 ];
 
-/// Settings of a writer that prints and reads all types differently.
+/// Settings of a writer, under which all types are printed and read differently.
 const OTHER: &str = "SET DateStyle = 'German, DMY'; SET IntervalStyle = 'iso_8601'; SET TimeZone = 'Pacific/Auckland';
     SET bytea_output = 'escape'; SET extra_float_digits = -10";
 /// Settings of the session that declares the dependency.
@@ -71,7 +71,7 @@ fn sessions(database: &Database) -> (Client, Client) {
     (owner, writer)
 }
 
-/// Checks that a change by the writer removes the entry that the owner has stored under the key.
+/// Checks that the writer's change removes the entry that the owner stored under the key.
 #[track_caller]
 fn follows(owner: &mut Client, writer: &mut Client, key: &str, change: &str) {
     let of_rows = format!("SELECT string_agg(DISTINCT {key}, '') FROM src");
@@ -184,7 +184,7 @@ fn a_key_that_follows_more_than_settings_is_refused() {
     owner.run("SELECT cache_depend('src', 'wrapped(d)', 'c')");
 }
 
-/// Declares a dependency as versions before 0.5.0 did.
+/// Declares a dependency as pgcache did before version 0.5.0.
 fn declare_without_settings(session: &mut Client, key: &str) {
     for (name, when, row) in [
         ("insert", "INSERT", "new"),
@@ -214,7 +214,7 @@ fn an_older_dependency_works_is_named_and_is_mended_by_the_statement() {
     );
     declare_without_settings(&mut owner, "ROW.d::text");
     let key = "d::text";
-    // As before, the dependency works if both sessions have the same settings.
+    // A dependency of that kind still works if both sessions have the same settings.
     owner.run(
         "SELECT cache_set((SELECT d::text FROM src), 'old', cache => 'c'); UPDATE src SET v = 1",
     );
@@ -231,7 +231,7 @@ fn an_older_dependency_works_is_named_and_is_mended_by_the_statement() {
         owner.number("SELECT count(*) FROM pg_trigger WHERE tgrelid = 'src'::regclass AND tgname LIKE 'pgcache%'"),
         3
     );
-    // A dependency that is declared again under other settings uses the new settings.
+    // If the dependency is declared again under other settings, it uses the new settings.
     owner.run("SET DateStyle = 'ISO, MDY'; SELECT cache_depend('src', 'd::text', 'c')");
     follows(&mut owner, &mut writer, key, "UPDATE src SET v = v + 1");
     assert_eq!(owner.number("SELECT count(*) FROM pg_trigger WHERE tgrelid = 'src'::regclass AND tgname LIKE 'pgcache%'"), 3);
@@ -239,7 +239,7 @@ fn an_older_dependency_works_is_named_and_is_mended_by_the_statement() {
 
 #[test]
 fn settings_go_with_a_child_a_partition_and_a_dump() {
-    // The session that creates the child has not used pgcache, so the library must be preloaded.
+    // The session that creates the child does not use pgcache, so the library must be preloaded.
     let database = Cluster::hot().database();
     let (mut owner, mut writer) = sessions(&database);
     owner.run(

@@ -1,5 +1,5 @@
-//! Tests `cache_fetch`: of many sessions that miss a key only one runs the loader, and the other sessions make progress
-//! whatever happens to the loading session.
+//! Tests `cache_fetch`: if many sessions miss a key, only one session runs the loader, and the other sessions make
+//! progress whatever happens to that session.
 
 use std::sync::Barrier;
 use std::thread::{self, sleep};
@@ -12,7 +12,7 @@ use pgcache_tests::refusal::refused;
 use postgres::Client;
 
 const CROWD: usize = 20;
-/// Long timeouts, which end a test that hangs. No test depends on them.
+/// Long timeouts, so that no test depends on them. `statement_timeout` ends a test that hangs.
 const PATIENT: &str = "SET pgcache.fetch_wait = '5min'; SET pgcache.lease_time = '10min'; \
      SET statement_timeout = '60s'";
 /// A function for loaders that waits until the gate is opened.
@@ -62,7 +62,7 @@ fn wait_for_loader(gate: &mut Client) {
     wait_for(gate, 1, "wait_event = 'advisory'");
 }
 
-/// Selects sessions that wait for another session's lease: for a record, or without preload for a lock.
+/// Selects sessions that wait for another session's lease: for its record or, without preload, for its lock.
 const WAITS: &str = "(wait_event = 'PgcacheFetch' OR pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' \
      AND objsubid = 3 AND NOT granted))";
 
@@ -109,7 +109,7 @@ fn of_a_crowd_one_loads_for_a_memory_cache() {
     crowd_fetches(tiered(), "SELECT cache_create('c', storage => 'memory')");
 }
 
-/// The negative control: without fetch the same sessions all run the loader.
+/// The negative control: without `cache_fetch`, all sessions run the loader.
 #[test]
 fn without_fetch_the_crowd_stampedes() {
     let ask = format!("SELECT coalesce(cache_get('k', 'c'), ({SLOW})) FROM (VALUES (1)) AS v");
@@ -117,7 +117,7 @@ fn without_fetch_the_crowd_stampedes() {
     assert!(runs > 1, "the crowd was no crowd");
 }
 
-/// Ends a lease holder in the way `end`, and checks that the waiting session then loads.
+/// Ends a lease holder by `end`, and checks that the waiting session then runs the loader.
 fn holder_ends(cluster: &Cluster, create: &str, end: impl Fn(&Database, &mut Client)) {
     let (database, mut gate) = gated(cluster, create);
     thread::scope(|scope| {
@@ -154,7 +154,7 @@ fn after_a_failed_cancelled_or_terminated_holder_the_next_one_loads() {
     each_way_a_holder_ends(tiered(), "SELECT cache_create('c', storage => 'memory')");
 }
 
-/// The holder's own block catches the error of the loader, and the holder's transaction continues.
+/// A block of the holder catches the loader's error, and the holder's transaction continues.
 #[test]
 fn a_caught_error_ends_the_lease() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -224,8 +224,8 @@ fn a_waiting_session_shows_why_and_can_be_cancelled() {
     });
 }
 
-/// A session with an xid does not wait, because other sessions may wait for it. It loads at once, and does not wait for
-/// the row.
+/// A session with an xid does not wait, because other sessions may wait for it. It runs the loader at once, and does
+/// not wait for the row either.
 #[test]
 fn a_transaction_that_has_written_does_not_wait() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -266,7 +266,7 @@ fn two_transactions_that_fetch_the_same_keys_crosswise_do_not_hang() {
     assert_eq!(stored, ["x|one", "y|other"]);
 }
 
-/// Each loader has the lease of its own key, and has written no row for which the other loader could wait.
+/// Each loader has the lease of its own key, and neither has written a row that the other could wait for.
 #[test]
 fn two_loaders_that_fetch_the_same_keys_crosswise_do_not_wait() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
@@ -285,13 +285,13 @@ fn two_loaders_that_fetch_the_same_keys_crosswise_do_not_wait() {
         open(&mut gate);
         for loader in both {
             let value = loader.join().expect("it is not cancelled");
-            // The session has found the value that the other one stored, or has loaded its own.
+            // The session either found the value that the other session stored, or ran the loader itself.
             assert!(["ab", "aab"].contains(&&value[..]), "{value}");
         }
     });
 }
 
-/// The holder waits for a lock of the session that waits for the holder. Postgres' deadlock detector does not see that
+/// The holder waits for a lock of the session that waits for the holder. Postgres' deadlock detector does not see this
 /// cycle.
 #[test]
 fn a_circle_of_a_lease_and_a_lock_is_broken() {
@@ -308,7 +308,7 @@ fn a_circle_of_a_lease_and_a_lock_is_broken() {
     });
 }
 
-/// A value that was loaded before a change is returned to its caller and not kept.
+/// A value that was loaded before a change is returned to its caller but not stored.
 #[test]
 fn a_value_invalidated_during_its_load_is_not_stored() {
     for create in [
@@ -334,7 +334,7 @@ fn a_value_invalidated_during_its_load_is_not_stored() {
     }
 }
 
-/// The fetch waited for the set before it stored, so the value of the set is newer than the loaded value.
+/// The set commits while the fetch waits to store, so the value of the set is newer than the loaded value.
 #[test]
 fn a_set_that_commits_while_the_loader_runs_stays() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
@@ -378,12 +378,12 @@ fn within_grace_sessions_take_the_stale_value_while_one_refreshes() {
     }
 }
 
-/// The old snapshot cannot see the new row; the call returns a value and no error.
+/// The old snapshot cannot see the new row. The call must still return a value, and no error.
 #[test]
 fn under_repeatable_read_a_fetch_neither_waits_nor_fails() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
     open(&mut gate);
-    // A new slot counts as one with a removal just now.
+    // A new slot counts as one in which a removal has just happened, so create the slot before.
     gate.run("SELECT cache_get('k', 'c')");
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         gate.run("SELECT cache_clear('c')");
@@ -420,7 +420,7 @@ fn on_a_standby_the_value_comes_and_only_memory_caches_keep_it() {
     }
 }
 
-/// Early refresh: with a factor so large that every hit is due, one session loads a live value anew.
+/// Early refresh uses a factor so large that every hit is due. One session then loads a live value again.
 #[test]
 fn early_refresh_loads_a_live_value_anew_only_where_it_is_on() {
     for storage in ["unlogged", "memory"] {

@@ -1,5 +1,6 @@
-//! Tests a hostile role that may create objects: objects with the names of Postgres' own objects in a schema that comes
-//! first, functions in the schema where the extension will be installed, and pgcache's triggers on the role's tables.
+//! Tests a hostile role that may create objects. It creates objects with the names of Postgres' own objects in a schema
+//! that is first in search_path, functions in the schema where the extension will be installed, and pgcache's triggers
+//! on its own tables.
 
 use std::fs;
 
@@ -9,8 +10,8 @@ use pgcache_tests::needs::{self, Needs};
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// Traps. For every function and operator of Postgres that pgcache's statements could mean, creates one of the same
-/// name and types that raises an error; for every catalog relation an empty table; for types, domains.
+/// Creates traps. For every Postgres function and operator that pgcache's statements could name, creates another with
+/// the same name and types that raises an error; for every catalog relation, an empty table; for types, domains.
 const TRAPS: &str = "
     CREATE SCHEMA trap;
     SET search_path = pg_catalog;
@@ -52,7 +53,7 @@ const TRAPS: &str = "
 /// A row of the table of needs.
 type Row = (&'static str, Needs, &'static str);
 
-/// Checks that every callable function, on every kind of cache, answers as it does without the traps.
+/// Checks that every callable function, on every kind of cache, returns the same answer as without the traps.
 fn is_not_trapped(session: &mut Client, functions: &[Row], caches: &[&str]) {
     for &(function, needs, call) in functions {
         if matches!(needs, Needs::Elsewhere | Needs::Trigger) {
@@ -101,7 +102,7 @@ fn no_function_looks_a_name_up_in_the_callers_path() {
     let traps =
         maker.number("SELECT count(*) FROM pg_proc WHERE pronamespace = 'trap'::regnamespace");
     assert!(traps > 500, "only {traps} traps");
-    // New sessions, so that every statement is planned with a search_path that begins with the traps.
+    // Use new sessions, so that every statement is planned with a search_path that contains the traps.
     for path in [
         "trap, pg_catalog, public",
         "trap, public, pg_catalog",
@@ -141,9 +142,9 @@ fn create_extension_runs_nothing_that_lies_in_its_schema_already() {
     }
     admin.run("CREATE EXTENSION pgcache SCHEMA app");
     assert_eq!(admin.lines("TABLE stolen"), [""; 0]);
-    // pgcache.main and pgcache.resp.
+    // The two caches are pgcache.main and pgcache.resp.
     assert_eq!(admin.text("SELECT count(*) FROM pgcache.caches"), "2");
-    // A function with exactly the same signature is neither adopted nor replaced.
+    // CREATE EXTENSION neither adopts nor replaces a function with exactly the same signature.
     admin.run("DROP EXTENSION pgcache CASCADE");
     session.run("CREATE FUNCTION app.cache_get(text, regclass) RETURNS text LANGUAGE sql AS $$SELECT 'own'$$");
     refused(
@@ -151,7 +152,7 @@ fn create_extension_runs_nothing_that_lies_in_its_schema_already() {
         "42723",
     );
     session.run("DROP FUNCTION app.cache_get(text, regclass)");
-    // A schema of pgcache's name that another role has created is not adopted either.
+    // CREATE EXTENSION does not adopt a schema of pgcache's name that another role created.
     admin.run(&format!("CREATE SCHEMA pgcache AUTHORIZATION {mallory}"));
     refused(
         admin.try_value("CREATE EXTENSION pgcache SCHEMA app"),
@@ -169,7 +170,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
          CREATE TABLE stolen (by name); GRANT INSERT ON stolen TO PUBLIC; \
          CREATE SCHEMA own AUTHORIZATION {mallory}; GRANT USAGE ON SCHEMA own TO PUBLIC"
     ));
-    // A careless trigger: its function calls another function without naming its schema.
+    // The trigger is careless: its function calls another function without naming the schema.
     admin.run(
         "CREATE FUNCTION note() RETURNS void LANGUAGE sql AS 'SELECT NULL::void'; \
          CREATE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM note(); RETURN OLD; END$$; \
@@ -198,7 +199,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
         );
     }
     assert_eq!(session.text("SHOW search_path"), "own, public");
-    // A careful trigger works, for its owner and for other roles.
+    // A careful trigger works, in calls by its owner and by other roles.
     admin.run("CREATE OR REPLACE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM public.note(); RETURN OLD; END$$");
     admin.run(
         "INSERT INTO c AS pgcache_c VALUES ('k', 'v', NULL) ON CONFLICT (key) DO UPDATE SET expires_at = NULL",
@@ -207,7 +208,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
     assert_eq!(session.text("SHOW search_path"), "own, public");
 }
 
-/// Returns the advisory locks of the session's transaction in the form in which an application takes them.
+/// Returns the session's advisory locks, as the calls with which an application takes the same locks.
 fn advisory_locks(session: &mut Client) -> Vec<String> {
     session.lines(
         "SELECT format('pg_advisory_lock(%s::bit(32)::int, %s::bit(32)::int)', classid::bigint, objid::bigint) \
@@ -221,7 +222,7 @@ fn advisory_locks_of_a_role_block_neither_sweeps_nor_cache_creation() {
     let database = cluster.database();
     let (mut owner, mallory) = (database.connect(), cluster.role());
     owner.run("SELECT cache_create('c', max_entries => 1); INSERT INTO c SELECT i FROM generate_series(1, 5000) AS i");
-    // Every role sees locks in pg_locks.
+    // Every role can see these locks in pg_locks.
     owner.run("BEGIN; SELECT cache_create('d'), cache_expire('c')");
     let locks = advisory_locks(&mut owner);
     assert_eq!(locks.len(), 2, "{locks:?}");
@@ -307,7 +308,7 @@ fn our_triggers_on_anybodys_table_crash_nothing() {
             session.run("DROP TABLE t");
         }
     }
-    // As a deferred constraint trigger, on a view, on a partitioned table, on a temporary table.
+    // Use the trigger as a deferred constraint trigger, on a view, on a partitioned table and on a temporary table.
     session.run(
         "CREATE TABLE t (key int); CREATE CONSTRAINT TRIGGER c AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pgcache.record(); \
          INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT * FROM t; CREATE TRIGGER i INSTEAD OF INSERT ON v FOR EACH ROW EXECUTE FUNCTION pgcache.record(); INSERT INTO v VALUES (7); \
@@ -422,8 +423,9 @@ fn messages_show_names_that_are_not_ascii_in_every_encoding() {
     }
 }
 
-/// A writer needs no privilege for the evaluation of the key. Its search_path must not change the meaning of names in
-/// the owner's key; otherwise the writer could run its own code as the owner, or keep an entry from being removed.
+/// The owner's key is evaluated for every writer, without a privilege check. The writer's search_path must not change
+/// the meaning of names in the key; otherwise the writer could run its own code as the owner, or prevent the removal of
+/// an entry.
 #[test]
 fn a_dependencys_key_means_the_same_under_any_search_path_of_a_writer() {
     let cluster = Cluster::start(&[]);
@@ -451,8 +453,8 @@ fn a_dependencys_key_means_the_same_under_any_search_path_of_a_writer() {
     assert!(admin.holds("SELECT NOT cache_exists('p:a', 'c')"));
 }
 
-/// A session that removes a key waits for a value that is being loaded for the key. During the wait the owner of a
-/// schema can replace the table.
+/// A session that removes a key waits for a value that is being loaded for the key. During the wait, the owner of
+/// another schema can give that schema the name of the cache's schema, and so replace the table.
 #[test]
 fn a_schema_that_takes_the_name_of_another_gets_nothing_of_an_owners_rights() {
     for conf in [&[][..], &["shared_preload_libraries = ''"][..]] {
@@ -497,7 +499,7 @@ fn names_change_hands(cluster: &Cluster, path: &str, keys: i64) -> Result<(), St
         return Err(format!("a trigger of the role's ran as {}", stolen[0]));
     }
     match changed {
-        // With direct access and with a plan, the call reaches the cache itself, by its oid.
+        // With direct access and with a plan, the commit reaches the cache itself, by its oid.
         Ok(_) => (admin.number("SELECT count(*) FROM gone.c") == 0)
             .then_some(())
             .ok_or("an old value stays".to_owned()),

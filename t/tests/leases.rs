@@ -1,5 +1,5 @@
-//! Tests leases among sessions and transactions: winners, waiters, writes that void a lease, and timeouts.
-//! sql/leases.sql covers a single session.
+//! Tests leases of several sessions and transactions: sessions that win and that wait, writes that void a lease, and
+//! timeouts. sql/leases.sql covers a single session.
 
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn a_lease_is_good_in_any_session_and_for_one_store() {
     }
 }
 
-/// Any role may declare its own function parallel safe.
+/// Any role may declare its own function parallel safe, even one that takes a lease.
 #[test]
 fn a_process_of_a_parallel_query_that_fails_leaves_no_lease_behind() {
     for cache in ["tab", "mem"] {
@@ -75,7 +75,7 @@ fn a_process_of_a_parallel_query_that_fails_leaves_no_lease_behind() {
         ));
         let query = "SELECT count(load(i)) FROM rows";
         assert!(parallel::is_planned(&mut session, query));
-        // If no worker process is free, the leader does all the work, and nothing fails.
+        // If no worker process is free, the leader does all the work and nothing fails. So repeat the query.
         wait_until("a process of its own", || match session.try_value(query) {
             Ok(_) => false,
             failed => {
@@ -109,7 +109,7 @@ fn an_expired_lease_is_refused_and_goes_to_the_next() {
     }
 }
 
-/// A change of the key by another session voids the lease of a table cache when it commits, and not before.
+/// Another session's change of the key voids a table cache's lease when the change commits, and not before.
 #[test]
 fn a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not() {
     for change in [
@@ -170,8 +170,8 @@ fn a_lease_survives_everything_but_changes_of_its_key() {
     }
 }
 
-/// A trigger of the swept cache changes a row, there or in another cache. That row has not expired, and neither has a
-/// row that a foreign key removes with it, so their leases are void.
+/// A trigger of the swept cache changes a row of that cache or of another cache, or a foreign key removes a row. Such a
+/// row is not removed because it expired, so its lease is void.
 #[test]
 fn changes_made_by_triggers_of_a_sweep_void_a_lease() {
     for (change, cache) in [
@@ -192,7 +192,7 @@ fn changes_made_by_triggers_of_a_sweep_void_a_lease() {
              CREATE FUNCTION change() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {change}; RETURN NULL; END$$; \
              CREATE TRIGGER change AFTER DELETE ON swept FOR EACH ROW WHEN (OLD.key = 'x') EXECUTE FUNCTION change()"
         ));
-        // The row that is removed first, and two rows that are absent because they have expired.
+        // `x` is removed first. The other two rows have expired, so their keys count as missing.
         other.run("INSERT INTO swept VALUES ('x', 'x', now())");
         if change.starts_with("DELETE") {
             other.run("INSERT INTO swept VALUES ('k', 'old', now())");
@@ -204,7 +204,7 @@ fn changes_made_by_triggers_of_a_sweep_void_a_lease() {
     }
 }
 
-/// A value stored by a transaction that rolls back is gone, and the lease is valid again.
+/// If the transaction that stored a value rolls back, the value is gone and the lease is valid again.
 #[test]
 fn a_rolled_back_store_gives_the_lease_back() {
     let database = with_caches();
@@ -223,7 +223,7 @@ fn a_rolled_back_store_gives_the_lease_back() {
     assert_eq!(state(&mut other, "tab"), "hit");
 }
 
-/// The deletion has more keys than are marked one by one, so it voids the lease and waits for no row.
+/// The deletion has more keys than are marked one by one. So it voids the lease without waiting for the row.
 #[test]
 fn a_store_that_is_rolled_back_after_a_change_gives_no_lease_back() {
     let database = with_caches();
@@ -238,7 +238,7 @@ fn a_store_that_is_rolled_back_after_a_change_gives_no_lease_back() {
     assert!(!store(&mut one, lease, "tab"));
 }
 
-/// The deletion waits for the row that is being stored, and the rollback does not restore the lease.
+/// The deletion waits for the row that is being stored. The rollback of the store must not restore the lease.
 #[test]
 fn a_store_that_is_rolled_back_under_a_deletion_gives_no_lease_back() {
     let database = with_caches();
@@ -259,7 +259,7 @@ fn a_store_that_is_rolled_back_under_a_deletion_gives_no_lease_back() {
     assert!(!store(&mut one, lease, "tab"));
 }
 
-/// The store waits for a row of a transaction that voids the lease: the value of that transaction stays.
+/// The store waits for the row of a transaction that voids the lease. That transaction's value stays.
 #[test]
 fn a_store_that_waited_for_a_newer_value_is_undone() {
     let database = with_caches();

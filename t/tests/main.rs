@@ -1,4 +1,4 @@
-//! All tests with more than one session, or with a restart of the server. They are one program with one file for each
+//! All tests that need several sessions, or a restart of the server. They form one program, with one file for each
 //! subject; the crate's documentation (`t/src/lib.rs`) describes the shared code.
 
 #![allow(

@@ -9,14 +9,14 @@ use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use pgcache_tests::windows::{LetGo, NO_SLOT_TO_MARK, paused, stay_in, until_inside};
 
-/// Only a session that sets synchronous_commit waits for the standby, which never answers.
+/// Configures a standby that never answers. Only a session that sets synchronous_commit waits for it.
 const HANGING: [&str; 2] = [
     "synchronous_standby_names = 'nobody'",
     "synchronous_commit = local",
 ];
 
-/// Creates a logged cache, so that its commits wait for a standby, with this many entries and the key `k`. The cache
-/// was never read, so it has no slot.
+/// Creates a cache with this many entries and the key `k`. It is logged, so that commits wait for the standby. It was
+/// never read, so it has no slot.
 fn with_cache(cluster: &Cluster, entries: u32) -> Database<'_> {
     let database = cluster.database();
     let mut session = database.connect();
@@ -28,7 +28,7 @@ fn with_cache(cluster: &Cluster, entries: u32) -> Database<'_> {
     database
 }
 
-/// Runs `meanwhile` while the commit of `change` is marked and not visible.
+/// Runs `meanwhile` after the commit of `change` has set its marks and before it is visible.
 fn while_it_commits(database: &Database, role: &str, change: &str, meanwhile: impl FnOnce()) {
     thread::scope(|scope| {
         let _go = LetGo(database.cluster);
@@ -67,8 +67,8 @@ fn a_key_that_finds_no_place_keeps_readers_off_its_cache() {
     reader.nothing_pending();
 }
 
-/// One role has used up its share of the table of marks. Another role whose oid has the same low bits has a share of
-/// its own.
+/// One role has used up its share of the table of marks. Another role, whose oid has the same low bits, still has its
+/// own share.
 #[test]
 fn each_role_has_a_share_of_its_own_of_the_places() {
     let cluster = Cluster::with_tier(&HANGING);
@@ -103,7 +103,7 @@ fn each_role_has_a_share_of_its_own_of_the_places() {
     admin.nothing_pending();
 }
 
-/// The writer has changed more keys than it marks one by one, and found no slot.
+/// The writer has changed more keys than it marks one by one, and the cache has no slot.
 #[test]
 fn a_slot_that_is_made_while_a_writer_commits_is_not_filled() {
     let cluster = Cluster::with_tier(&HANGING);
@@ -119,7 +119,8 @@ fn a_slot_that_is_made_while_a_writer_commits_is_not_filled() {
     reader.nothing_pending();
 }
 
-/// A reader gives the cache a slot and copies the row after the writer has found no slot and before its marks are set.
+/// After the writer has found no slot, and before it sets its marks, a reader gives the cache a slot and copies the
+/// row.
 #[test]
 fn a_slot_that_is_made_while_a_writer_marks_is_found() {
     let cluster = Cluster::with_tier(&[]);
@@ -146,8 +147,8 @@ fn a_slot_that_is_made_while_a_writer_marks_is_found() {
     }
 }
 
-/// The writer notes a changed definition, which covers no row. Its rows must be marked although no reader has given the
-/// cache a slot yet.
+/// The writer notes a change of the definition, which does not stand for its changed rows. These rows must be marked,
+/// too, although the cache has no slot yet.
 #[test]
 fn a_row_that_changes_beside_the_definition_is_marked_without_a_slot() {
     for definition in [
@@ -182,8 +183,8 @@ fn a_row_that_changes_beside_the_definition_is_marked_without_a_slot() {
     }
 }
 
-/// Other prepared transactions have used up the role's room for keys, and a reader gives the cache a slot after the
-/// writer has found none. So the marks that find no room refer to no slot.
+/// Other prepared transactions have used up the role's room for keys. A reader gives the cache a slot after the writer
+/// has found no slot. So the marks that find no room refer to no slot.
 #[test]
 fn prepared_keys_without_room_stand_for_a_slot_that_was_made_meanwhile() {
     let cluster =

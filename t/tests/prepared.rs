@@ -1,5 +1,5 @@
-//! Tests PREPARE TRANSACTION after a write to a cache. From the prepare to COMMIT PREPARED or ROLLBACK PREPARED, in any
-//! session, no session is served a copy that a SELECT would not return. A forgotten transaction costs hits.
+//! Tests PREPARE TRANSACTION after a write to a cache. Until COMMIT PREPARED or ROLLBACK PREPARED, in whichever session
+//! it runs, no session gets a copy that a SELECT would not return. A forgotten prepared transaction only costs hits.
 //! `prepared_restart.rs` tests restarts.
 
 use pgcache_tests::ask::Ask;
@@ -45,7 +45,7 @@ fn rows(session: &mut Client) -> Vec<String> {
     session.lines("SELECT key, value FROM pgcache.main ORDER BY key")
 }
 
-/// Checks that function and SELECT agree on all keys that occur in the writes.
+/// Checks that `cache_get` and SELECT agree on all keys that occur in the writes.
 fn agrees(session: &mut Client, case: &str) {
     for key in ["k", "a", "n", "new", "there", "m"] {
         let row = session.value(&format!(
@@ -71,7 +71,7 @@ fn a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before() {
             writer.run(&format!("BEGIN; {write}"));
             let after = rows(&mut writer);
             writer.run("PREPARE TRANSACTION 'write'");
-            // The session that has prepared it may continue to work, also on the same key.
+            // The session that prepared the transaction may continue to work, even on the same key.
             let locks_all = write.contains("TRUNCATE") || write.contains("cache_clear");
             if !locks_all {
                 agrees(&mut reader, &case);
@@ -120,7 +120,7 @@ fn thousands_of_keys_are_marked_one_by_one_or_as_their_cache() {
     for (conf, keys) in [
         ("pgcache.hot_size = '64MB'", 9_000),
         ("pgcache.hot_size = '64MB'", 12_000),
-        // The records do not have room for so many keys.
+        // The pool has no room for so many keys.
         ("pgcache.hot_size = '4MB'", 9_000),
     ] {
         for commits in [true, false] {
@@ -148,8 +148,8 @@ fn thousands_of_keys_are_marked_one_by_one_or_as_their_cache() {
     }
 }
 
-/// The first transactions take all the room that their role may have for keys of prepared transactions, with few marks,
-/// and release it while the last one is still prepared.
+/// The first transactions take all the room that their role may have for keys of prepared transactions, but few marks.
+/// They release the room while the last transaction is still prepared.
 #[test]
 fn a_key_that_finds_no_room_is_not_copied_either() {
     let cluster =
@@ -334,7 +334,7 @@ fn a_value_loaded_from_the_old_row_is_not_stored_until_it_is_decided() {
                 }
             }
             if tier {
-                // A client may compute the value, but only for itself.
+                // A client may get a lease and compute the value, but the value is not stored.
                 let lease = "SELECT lease FROM cache_lease('k', cache => 'm')";
                 if let Some(lease) = reader.value(lease) {
                     let set =
@@ -374,7 +374,7 @@ fn a_value_that_a_prepared_transaction_has_loaded_goes_when_its_source_changes()
         loader.run("BEGIN");
         assert_eq!(fetched(&mut loader, "c", "k"), 1);
         loader.run("PREPARE TRANSACTION 'p'");
-        // No session waits for its lease.
+        // The transaction that loaded the value is prepared, so no session waits for its lease.
         writer.run("SET pgcache.fetch_wait = '60s'; SET statement_timeout = '30s'");
         assert_eq!(fetched(&mut writer, "c", "k"), 1);
         std::thread::scope(|scope| {
@@ -450,7 +450,7 @@ fn a_commit_or_a_rollback_ends_the_note_of_a_write() {
     }
 }
 
-/// Creates an expired row in a separate cache, which a sweep by another session would remove.
+/// Creates an expired row in a separate cache. A sweep by another session would remove the row.
 fn expired_row(session: &mut Client, cache: &str) {
     session.run(&format!(
         "SELECT cache_create('{cache}', storage => 'logged')"
@@ -495,7 +495,7 @@ fn a_prepared_sweep_blocks_no_other_sweep_even_after_a_restart() {
     cluster.restart(Shutdown::Fast);
     let mut session = cluster.connect("postgres");
     assert_eq!(prepared_locks(&mut session), 0);
-    // Only the session with the sweep lock trims.
+    // Only the session that holds the sweep lock removes the rows in excess of `max_entries`.
     session.run("INSERT INTO c SELECT 'k' || i, 'v' FROM generate_series(1, 5000) AS i");
     session.run("SELECT cache_expire('c')");
     assert!(session.number("SELECT count(*) FROM c") <= 1010);
@@ -533,7 +533,7 @@ fn a_fetch_that_stores_nothing_leaves_no_lock_in_a_prepared_transaction() {
     other.run("SET pgcache.fetch_wait = '1s'; SELECT cache_fetch('k', 'SELECT 2', cache => 'c')");
     assert_eq!(other.number("SELECT count(*) FROM c"), 1);
     session.run("ROLLBACK PREPARED 'fetched'");
-    // If a loader fails and the error is caught, no lease remains, and no lock that replaces one.
+    // If a loader fails and the error is caught, neither a lease remains nor a lock that replaces a lease.
     session.run(
         "BEGIN; DO $$ BEGIN PERFORM cache_fetch('n', 'SELECT 1 / 0'); \
          EXCEPTION WHEN division_by_zero THEN END $$; PREPARE TRANSACTION 'failed'",
@@ -556,8 +556,8 @@ fn creating_an_existing_cache_keeps_no_lock_on_its_name() {
     session.run("ROLLBACK PREPARED 'asked'");
 }
 
-/// Each cache that is changed as a whole needs a place in the record, which has 74, even after the role has used up its
-/// share of the pool of a small tier.
+/// A record has space for 74 caches that are changed as a whole, even after the role has used up its share of the pool.
+/// A transaction that changes more such caches cannot be prepared.
 #[test]
 fn transactions_that_find_no_record_are_refused() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
@@ -580,8 +580,8 @@ fn transactions_that_find_no_record_are_refused() {
     assert_eq!(reader.number("SELECT cache_count('c2')"), 0);
 }
 
-/// After a role has used up its share of the pool, all marks of one cache share a place. Their counts must fall when
-/// the transaction ends; otherwise no entry of that cache would be copied or leased any more.
+/// After a role has used up its share of the pool, all marks of one cache share one entry of the record. All of them
+/// must be undone when the transaction ends; otherwise no entry of that cache would ever be copied or leased again.
 #[test]
 fn marks_that_share_a_place_fall_together() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
@@ -592,7 +592,7 @@ fn marks_that_share_a_place_fall_together() {
     writer.run("SELECT cache_create('f' || i) FROM generate_series(1, 9) AS i");
     writer.run("CREATE TABLE s (key text)");
     writer.run("SELECT cache_depend('s', 'key', 'd'), cache_depend('s', 'key', 'm')");
-    // These caches take the places that a record has for whole caches.
+    // These caches use up the record's space for whole caches.
     let first =
         "SELECT cache_delete_prefix('a', ('f' || i)::regclass) FROM generate_series(1, 9) AS i";
     writer.run("INSERT INTO c SELECT 'k' || i, 'old' FROM generate_series(1, 9000) AS i");
@@ -630,7 +630,8 @@ fn a_prepare_that_is_a_rollback_is_forgotten() {
     refused(session.try_value("SELECT 1 / 0"), "22012");
     session.run("PREPARE TRANSACTION 'failed'");
     session.run("BEGIN; INSERT INTO s VALUES ('k')");
-    // Portals are closed in the order of a hash: some cursors come before pgcache's portal, and some after it.
+    // Postgres closes portals in hash order of their names, so it closes some of these cursors before pgcache's portal
+    // and some after it.
     for number in 0..32 {
         session.run(&format!("DECLARE c{number} CURSOR WITH HOLD FOR SELECT 1"));
     }

@@ -1,5 +1,5 @@
 //! Tests the claims of README.md and other pages: their SQL runs and returns the results that they show, and README's
-//! table names exactly the existing functions. The reference has tests of its own.
+//! table names exactly the existing functions. `reference.rs` tests docs/reference.md.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -29,14 +29,14 @@ fn examples_of_the_pages_give_the_shown_results() {
     }
 }
 
-/// The recipes include memory caches.
+/// The recipes use memory caches, so the server has a tier.
 #[test]
 fn the_recipes_run_in_order_and_give_the_shown_results() {
     let database = Cluster::hot().database();
     check_examples(&mut database.connect(), &readme::page("docs/recipes.md"));
 }
 
-/// Each row of the page's tables is correct after the blocks before it have run.
+/// Each row of the page's tables must be true after the SQL blocks above it have run.
 #[test]
 fn from_redis_and_memcached_each_row_is_true() {
     let database = Cluster::hot().database();
@@ -48,7 +48,7 @@ fn from_redis_and_memcached_each_row_is_true() {
     check(session, rows);
 }
 
-/// A day of an interval does not always have 24 hours.
+/// A moment must not be computed with an interval of days, because a day does not always have 24 hours.
 #[test]
 fn a_moment_of_redis_is_that_moment_wherever_summer_time_is() {
     let database = Cluster::hot().database();
@@ -73,7 +73,7 @@ fn a_moment_of_redis_is_that_moment_wherever_summer_time_is() {
     }
 }
 
-/// Each swap returns the replaced value, as GETSET does.
+/// Each swap returns the replaced value, as GETSET does, to exactly one caller.
 #[test]
 fn a_value_that_getset_puts_out_is_given_to_one_caller() {
     let page = readme::page(MOVING);
@@ -135,7 +135,7 @@ const PAGES: [&str; 8] = [
     "examples/README.md",
 ];
 
-/// A reader of all pages has the objects of the earlier pages, and their search_path.
+/// A reader of all pages has the objects and the search_path of the earlier pages.
 #[test]
 fn the_pages_run_one_after_the_other_in_one_database() {
     let database = Cluster::hot().empty_database("");
@@ -144,7 +144,8 @@ fn the_pages_run_one_after_the_other_in_one_database() {
         check_examples(&mut session, &readme::page(page));
         check(&mut session, readme::rows(&readme::page(page)));
     }
-    // Runs psql -f examples/setup.sql before each of two runs, as the page says: no object of other pages is dropped.
+    // Run psql -f examples/setup.sql before each of two runs, as the page says. The script must not drop objects of
+    // other pages.
     for _ in 0..2 {
         session.run(&readme::page("examples/setup.sql"));
     }
@@ -152,7 +153,7 @@ fn the_pages_run_one_after_the_other_in_one_database() {
     assert!(session.holds(there));
 }
 
-/// Readers may read the pages in any order, and continue in a new session.
+/// Readers may read the pages in any order, each in a new session.
 #[test]
 fn the_pages_run_in_one_database_from_the_last_to_the_first() {
     let database = Cluster::hot().database();
@@ -172,7 +173,7 @@ fn check(session: &mut Client, examples: Vec<Example>) {
     for example in examples {
         let answer = session.lines(&example.sql);
         if let Some(shows) = example.shows {
-            // Statements without a result print an empty line.
+            // Statements without a result give an empty line.
             let answer: Vec<String> = answer.into_iter().filter(|line| !line.is_empty()).collect();
             let answer = &answer[answer.len().saturating_sub(shows.len())..];
             assert_eq!(answer, shows, "of:\n{}", example.sql);

@@ -16,7 +16,8 @@ fn reload(door: &Door, line: &str) {
         .run("SELECT pg_reload_conf()");
 }
 
-/// Checks that commands that need no cache work without one, and that a transaction is refused as a whole.
+/// Checks that commands that need a cache fail, that other commands still work, and that a transaction is refused as a
+/// whole.
 fn works_without_a_cache(client: &mut Client, why: &str) {
     for words in [
         &["GET", "k"][..],
@@ -134,7 +135,7 @@ fn an_empty_list_of_caches_is_named_in_the_error() {
     assert_eq!(client.ask(&["SELECT", "1"]), ok());
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
     assert_eq!(client.ask(&["SELECT", "0"]), ok());
-    // A name that cannot be read is logged, as the error message says.
+    // A name that cannot be parsed is logged, as the error message says.
     works(
         &mut client,
         "pgcache.resp_caches = '\"public.door'",

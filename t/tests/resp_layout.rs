@@ -1,5 +1,5 @@
-//! Tests that the library's view of the structures of libpq/hba.h matches the headers of this Postgres. pgrx has no
-//! bindings for them, so src/pg/version/hba_layout.rs describes them; this test compiles that file, too.
+//! Tests that the library's declarations of the structures in libpq/hba.h match the headers of this Postgres. pgrx has
+//! no bindings for them, so src/pg/version/hba_layout.rs describes them; this test compiles that file, too.
 
 use std::mem::{offset_of, size_of};
 

@@ -1,6 +1,6 @@
-//! Tests the supported scripts, each against a Redis that runs the same script in Lua. The Lua texts here were written
-//! for the tests from the effect of each script, because the original texts belong to their packages. The server
-//! identifies the original texts by their SHA-1.
+//! Tests the supported scripts, each against a Redis that runs the same script in Lua. The original texts belong to
+//! their packages, and the server identifies them by their SHA-1. So the tests have their own Lua texts with the same
+//! effect.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
@@ -41,7 +41,7 @@ const COUNT_FIXED: &str = "local w = tonumber(ARGV[1]) local left = redis.call('
     return {redis.call('INCR', KEYS[1]), left}";
 const READ: &str = "return {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1])}";
 
-/// A digest, the Lua text with the script's effect, the largest number of its keys, and its arguments.
+/// The SHA-1 of a script, a Lua text with the same effect, the largest number of keys, and arguments.
 type Script = (
     &'static str,
     &'static str,

@@ -1,5 +1,5 @@
-//! Tests that a commit that waits for a synchronous standby delays only work that would also wait for the standby, and
-//! no other client of the Redis protocol.
+//! Tests that a commit that waits for a synchronous standby delays only work that would also wait for the standby.
+//! Other clients of the Redis protocol continue.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ fn ask(client: &mut Client, words: &[&str], expected: &Reply) {
     assert!(took < Duration::from_secs(1), "{words:?} took {took:?}");
 }
 
-/// Checks that other clients continue while commits wait: their writes and their reads without a copy, on both caches.
+/// Checks that other clients' writes, and their reads without a copy, continue on both caches while commits wait.
 fn others_go_on(door: &Door, row: &str) {
     for role in ["other", "patient"] {
         for database in [1, 2] {
@@ -81,7 +81,7 @@ fn a_commit_that_waits_for_a_standby_stalls_no_other_client() {
     let door = hanging(&[]);
     let mut first = stuck(&door, "k1");
     others_go_on(&door, "row1");
-    // More commands of that role wait behind it, and occupy no executor, not even one of the slow lane.
+    // More commands of that role wait for the first commit. They occupy no executor, not even one of the slow lane.
     let mut more: Vec<Client> = (2..20)
         .map(|number| {
             let mut client = client_in(&door, 2, Some("patient"));
@@ -120,7 +120,7 @@ fn commands_of_the_same_batch_are_answered_before_it_waits() {
         .zip([2, 2, 1, 1, 2])
         .map(|(role, database)| {
             let mut client = client_in(&door, database, Some(role));
-            // The permissions are cached after this read.
+            // This read caches the role's permissions.
             assert_eq!(client.ask(&["GET", "none"]), Reply::Null);
             client
         })
@@ -152,7 +152,8 @@ fn a_commit_that_waits_in_the_slow_lane_stalls_no_other_client() {
     send(&mut clears, &["FLUSHDB"]);
     wait_until("a commit waits for the standby", || waiting(&door) == 1);
     let mut writes = client_in(&door, 2, Some("patient"));
-    // The table stays locked until the commit has finished, so no client reads it. The other cache is not affected.
+    // The table stays locked until the commit has finished, so clients of this table wait. The other cache is not
+    // affected.
     send(&mut writes, &["SET", "k", "patient"]);
     for (row, role) in [("row1", "other"), ("row2", "patient")] {
         let mut client = client_in(&door, 1, Some(role));
@@ -182,7 +183,7 @@ fn a_waiting_process_may_be_ended_and_commands_behind_it_run() {
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
           WHERE backend_type = 'pgcache resp executor' AND wait_event = 'SyncRep'",
     );
-    // The change is committed on this server, and no standby has it.
+    // The change is committed on this server, but no standby has received it.
     let words = reply(&mut first).error();
     assert!(words.contains("it is unknown whether"), "{words}");
     wait_until("the next commit waits", || waiting(&door) == 1);

@@ -25,7 +25,8 @@ fn number(reply: &Reply) -> i64 {
     }
 }
 
-/// The number of commands between the two commands that matter: some 100 µs in which other clients could act.
+/// The number of commands between the two commands that a test checks. They take some 100 µs, in which other clients
+/// could act.
 const BETWEEN: usize = 300;
 
 /// Sends a transaction of these commands in one piece. Returns the reply to EXEC.
@@ -82,7 +83,7 @@ fn take(client: &mut Client, keys: &[String], own: &str) -> bool {
     client.ask(&words) == Reply::Integer(1)
 }
 
-/// Keys that are set together are acquired by exactly one client of all network processes.
+/// Exactly one client, of whichever network process, acquires keys that are set together.
 #[test]
 fn keys_are_taken_together_by_one_client_of_all_network_processes() {
     const ROUNDS: usize = 300;
@@ -99,7 +100,7 @@ fn keys_are_taken_together_by_one_client_of_all_network_processes() {
                 scope.spawn(move || {
                     let take_round = |round: &usize| {
                         let mut keys: Vec<String> = keys(*round).collect();
-                        // One client uses the reverse order of the keys.
+                        // One client names the keys in the reverse order.
                         if own == 0 {
                             keys.reverse();
                         }
@@ -125,7 +126,7 @@ fn keys_are_taken_together_by_one_client_of_all_network_processes() {
     }
 }
 
-/// A transaction never sees only one of two keys that change together.
+/// Two keys change together. A transaction must never see only one of the two changes.
 #[test]
 fn transactions_of_different_network_processes_are_serialized() {
     let door = three(&[]);
@@ -163,7 +164,7 @@ fn clients_of_all_network_processes_are_listed_ended_and_paused() {
     assert_eq!(listed(&mut first), ids.iter().copied().collect());
     let info = first.ask(&["INFO", "clients"]).text();
     assert!(info.contains("connected_clients:3\r\n"), "{info}");
-    // Commands sent after the reply to a pause are held back, on every process.
+    // After the reply to CLIENT PAUSE, every network process holds back the commands that arrive.
     for round in 0..20 {
         assert_eq!(first.ask(&["CLIENT", "PAUSE", "100000", "WRITE"]), ok());
         for (_, client) in &mut clients {
@@ -207,7 +208,7 @@ fn limits_hold_for_all_network_processes_together() {
     assert_eq!(door.client().reply(), Some(refused));
     drop((clients, more));
     wait_until("all have gone", || spread(&door).is_empty());
-    // The connection limit of a role is counted across processes, too.
+    // The connection limit of a role counts clients of all network processes.
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE ROLE app LOGIN CONNECTION LIMIT 2");
     let mut clients = one_of_each(&door);
@@ -248,7 +249,7 @@ fn a_client_is_notified_of_changes_through_other_network_processes() {
     }
     let info = writer.ask(&["INFO", "clients"]).text();
     assert!(info.contains("tracking_clients:2\r\n"), "{info}");
-    // REDIRECT works only to a client of the same network process.
+    // REDIRECT works only if the target is a client of the same network process.
     let other = id(&mut clients[0].1).to_string();
     let refused = writer.ask(&["CLIENT", "TRACKING", "ON", "REDIRECT", &other]);
     assert!(refused.error().contains("served by another process"));

@@ -1,5 +1,5 @@
-//! Tests `pgcache.save_memory`: memory caches keep their entries over a planned restart of a primary, and over no other
-//! stop.
+//! Tests `pgcache.save_memory`: memory caches keep their entries across a planned restart of a primary, but not across
+//! any other stop.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -23,7 +23,7 @@ const SAVE: &str = "pgcache.save_memory = on";
 const NOT_RESTORED: &str = "could not restore the entries of memory caches";
 const OUTDATED: &str = "because the database has changed since they were saved";
 
-/// Starts a server with pgcache.save_memory, with a memory cache `m` in which `k` is `saved`.
+/// Starts a server with pgcache.save_memory and a memory cache `m`, in which `k` has the value `saved`.
 fn saving(conf: &[&str]) -> (&'static Cluster, Client) {
     let cluster = Cluster::with_tier(&[&[SAVE], conf].concat());
     let mut session = cluster.connect("postgres");
@@ -41,7 +41,7 @@ fn unfinished(cluster: &Cluster) -> PathBuf {
     file(cluster).with_extension("tmp")
 }
 
-/// Returns the value of `k` in `m`, as a new session sees it.
+/// Returns the value of `k` in `m`, as a new session reads it.
 fn kept(cluster: &Cluster) -> Option<String> {
     cluster
         .connect("postgres")
@@ -185,7 +185,7 @@ fn signal(signal: &str, pid: &str) -> bool {
     kill.output().is_ok_and(|output| output.status.success())
 }
 
-/// Kills the postmaster and waits until its other processes have noticed.
+/// Kills the postmaster, and waits until the server's other processes have noticed this and ended.
 fn kill_server(cluster: &Cluster) {
     cluster.spoil();
     let (server, others) = (postmaster(cluster), cluster.processes());
@@ -233,7 +233,7 @@ fn the_file_goes_before_it_is_read_and_is_never_read_twice() {
         .connect("postgres")
         .run("SELECT cache_set('k', 'second', cache => 'm')");
     cluster.down(Shutdown::Fast);
-    // An operator puts the first file back.
+    // Simulates an operator who restores the first file.
     fs::write(file(cluster), first).unwrap();
     cluster.up();
     assert_eq!(kept(cluster), None);
@@ -292,7 +292,7 @@ fn a_damaged_file_is_ignored_with_a_warning() {
     }
 }
 
-/// Makes the postmaster wait in a window while it saves.
+/// Makes the postmaster wait in a window while it saves the memory caches.
 fn holding(cluster: &Cluster, pause: &str) {
     cluster.configure(&[
         &format!("pgcache.pause = '{pause}'"),
@@ -350,7 +350,7 @@ fn saving_gives_up_after_ten_seconds() {
 fn a_directory_that_cannot_be_written_stops_no_shutdown() {
     let (cluster, session) = saving(&[]);
     drop(session);
-    // A directory with this name can neither be removed as a file nor created.
+    // If a directory has the name of the file to write, the server can neither remove it as a file nor create the file.
     fs::create_dir(unfinished(cluster)).unwrap();
     cluster.down(Shutdown::Fast);
     assert!(!file(cluster).exists());
@@ -371,7 +371,7 @@ fn a_backup_contains_no_saved_entries() {
     assert_eq!(kept(cluster).as_deref(), Some("saved"));
     let restored = cluster.restored();
     assert_eq!(kept(&restored), None, "from a server that saves");
-    // A server without preload leaves the file unchanged, and a backup contains it.
+    // A server without preload leaves the file unchanged, so a backup contains the file.
     cluster.down(Shutdown::Fast);
     cluster.configure(&["shared_preload_libraries = ''"]);
     cluster.up();
@@ -398,7 +398,8 @@ fn a_start_that_replays_from_an_archive_restores_nothing() {
     assert!(!file(cluster).exists());
 }
 
-/// Statements for the first call on a cache after the restart. Any result other than None is from before the restart.
+/// Statements for the first call on a cache after the restart. Any result other than NULL comes from before the
+/// restart.
 const LOOKS: &[&str] = &[
     "SELECT cache_get('k', 'dep')",
     "SELECT value FROM dep WHERE key = 'k'",
@@ -534,7 +535,7 @@ fn a_large_tier_is_saved_and_restored_within_the_limit() {
     assert_eq!(cluster.connect("postgres").lines(sum), before);
 }
 
-/// Increments a counter until the session breaks. Returns the number of sums that it received.
+/// Increments a counter until the session breaks. Returns the number of answers that it received.
 fn count_until_it_breaks(cluster: &Cluster, writer: usize, sums: &AtomicUsize) -> i64 {
     let mut session = cluster.connect("postgres");
     let mut told = 0;
@@ -569,7 +570,7 @@ fn writes_acknowledged_before_a_shutdown_under_load_are_kept() {
         let mut session = cluster.connect("postgres");
         for (writer, (sum, told)) in sums.iter_mut().zip(told).enumerate() {
             let now = session.number(&format!("SELECT cache_get('w{writer}', 'm')"));
-            // The last call may have incremented without an answer.
+            // The last call may have incremented the counter although the session received no answer.
             assert!(
                 (*sum + told..=*sum + told + 1).contains(&now),
                 "round {round}: {now} of {sum} and {told}"

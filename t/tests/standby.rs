@@ -1,4 +1,4 @@
-//! Tests that a hot standby reads logged caches, finds unlogged ones empty and writes nothing.
+//! Tests that a hot standby reads logged caches, finds unlogged caches empty and writes nothing.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// Functions that read, each with the answer if the entry `k` exists with the value 1, and if it does not exist.
+/// Functions that read, each with its answer if the entry `k` exists with the value 1, and its answer if the entry does
+/// not exist.
 const READS: &[(&str, &str, &str)] = &[
     ("SELECT cache_get('k', $c)", "1", ""),
     ("SELECT cache_get_json('k', $c)", "1", ""),
@@ -162,7 +163,7 @@ fn a_read_only_transaction_reads_and_refuses_writes() {
     refuses_writes(&mut session, "kept");
 }
 
-/// A snapshot on a standby may be out of date, and replay removes no entries.
+/// A snapshot on a standby may be older than the changes that were replayed, and replay removes no entries.
 #[test]
 fn an_old_snapshot_of_a_standby_stores_nothing() {
     let primary = Cluster::with_tier(&[]);

@@ -1,5 +1,5 @@
-//! Tests slots on a standby, which replays the drops of its primary without any call of pgcache. Its memory caches can
-//! still reuse the slots of dropped caches, and never see entries of a slot's former cache.
+//! Tests slots on a standby, which replays DROP without any call of pgcache. The standby's memory caches must still be
+//! able to reuse the slots of dropped caches, and must never see the entries of a dropped cache.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -10,7 +10,7 @@ use postgres::Client;
 
 use crate::standby::wait_for_replay;
 
-/// The size of the tier, and the number of slots of a tier of this size.
+/// The size of the tier, and the number of slots in a tier of this size.
 const SIZE: &str = "pgcache.hot_size = '2MB'";
 const SLOTS: usize = 32;
 
@@ -69,7 +69,7 @@ fn databases_that_come_and_go_do_not_use_up_its_slots() {
     replica.sums_up();
 }
 
-/// A tier without free slots refuses one more memory cache with 53400, and the answers of all other caches are correct.
+/// Without a free slot, one more memory cache fails with 53400, and all other caches still return their own entries.
 #[test]
 fn slots_in_use_are_not_given_to_other_caches() {
     // The primary needs slots for all caches, because it gives each cache its slot when the cache is created.
@@ -103,7 +103,7 @@ fn slots_in_use_are_not_given_to_other_caches() {
     replica.run(&beyond);
 }
 
-/// Memory caches and tables get the same oid, one after the other.
+/// Memory caches, and at last a table cache, get the oid of a dropped memory cache.
 #[test]
 fn a_cache_with_the_oid_of_a_dropped_one_has_none_of_its_entries() {
     let (_primary, standby, mut session, mut replica) = pair(&[]);
@@ -136,7 +136,7 @@ fn a_cache_with_the_oid_of_a_dropped_one_has_none_of_its_entries() {
     assert_eq!(replica.agrees("k", "t").as_deref(), Some("new"));
 }
 
-/// If the worker visits, it frees the memory of dropped caches before another cache needs the slot.
+/// If the worker runs, it frees the memory of dropped caches even before another cache needs the slot.
 #[test]
 fn the_worker_frees_the_memory_of_dropped_caches() {
     let (_primary, _standby, mut session, mut replica) =

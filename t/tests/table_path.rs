@@ -1,5 +1,5 @@
-//! Tests direct access to the table under stress: writers of one key with and without direct access at once, statements
-//! that are cancelled at any point, indexes that are rebuilt, vacuum, a crash.
+//! Tests direct access to the table under stress: writers of one key with and without direct access, cancelled
+//! statements, rebuilt indexes, vacuum and a crash.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -24,7 +24,7 @@ fn on_path(database: &Database, path: &str) -> Client {
     session
 }
 
-/// Checks that all calls of the session have taken that path.
+/// Checks that all calls of the session used that path.
 fn took(session: &mut Client, path: &str) {
     let other = if path == "auto" { "plan" } else { "direct" };
     let wrong = session.number(&format!("SELECT {other} FROM pgcache.table_path_taken()"));
@@ -70,7 +70,7 @@ fn increments_of_one_counter_over_both_paths_at_once_are_all_there() {
     is_sound(&mut session);
 }
 
-/// Returns a call on one of a few keys; a value always begins with its key.
+/// Returns a call and its key, which is one of a few keys. A value always begins with its key.
 fn call_on(rng: &mut Rng) -> (u64, String) {
     let (key, other, n) = (rng.below(6), rng.below(6), rng.below(1000));
     let filler = ["", "long ", "x"][rng.below(3) as usize].repeat(rng.below(40) as usize);
@@ -89,7 +89,7 @@ fn call_on(rng: &mut Rng) -> (u64, String) {
     (key, call)
 }
 
-/// Checks that the answer to a call that has found its key comes from the row of this key.
+/// Checks that the answer to a call that returns a value is a value of this key.
 fn is_of(key: u64, call: &str, said: Option<&str>) {
     let of_the_key = |value: &str| value.starts_with(&format!("k{key}:"));
     let returns_values = ["cache_get", "cache_take"]
@@ -102,8 +102,9 @@ fn is_of(key: u64, call: &str, said: Option<&str>) {
 }
 
 /// Returns whether the error comes from a rebuilt index. ON CONFLICT in Postgres uses the old index of the key. While
-/// REINDEX CONCURRENTLY runs, the new index, or the old index that is being dropped, is also checked for duplicates. A
-/// writer that meets another writer there gets 23505. The two indexes swap names, so the error may name either.
+/// REINDEX CONCURRENTLY runs, Postgres also checks the new index, or the old index that is being dropped, for
+/// duplicates. If two writers of one key conflict in that index, one of them fails with 23505. The two indexes swap
+/// names, so the error may name either.
 fn is_of_a_new_index(error: &postgres::Error) -> bool {
     let constraint = error.as_db_error().map_or("", |error| error.message());
     sqlstate(error) == "23505" && constraint.contains("\"c_pkey")
@@ -139,7 +140,7 @@ fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_inde
             scope.spawn(move || {
                 let mut session = database.connect();
                 while !ended.load(Ordering::SeqCst) {
-                    // Two maintenance commands may wait for each other. Then one of them fails.
+                    // If two maintenance commands wait for each other, one of them fails.
                     if let Err(error) = session.batch_execute(upkeep) {
                         assert_eq!(sqlstate(&error), "40P01", "{error:?}");
                     }
@@ -153,7 +154,7 @@ fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_inde
     is_sound(&mut database.connect());
 }
 
-/// Returns a call with large values, so that a statement can be cancelled while it writes one out of line.
+/// Returns a call with large values, so that the test can cancel the statement while it writes a value out of line.
 fn large_call(rng: &mut Rng) -> String {
     let key = rng.below(10);
     let large = "(SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 300))";
@@ -181,7 +182,7 @@ fn statements_cancelled_anywhere_leave_a_sound_table_and_no_orphans() {
                     let (mut rng, mut cancelled) = (Rng::seeded(number + 1), 0);
                     while Instant::now() < until {
                         let patience = 1 + rng.below(12);
-                        // Otherwise the previous timeout would apply to SET itself.
+                        // Repeat SET until it succeeds, because the previous timeout may cancel it.
                         let set = format!("SET statement_timeout = {patience}");
                         while session.simple_query(&set).is_err() {}
                         if let Err(error) = session.simple_query(&large_call(&mut rng)) {
@@ -228,8 +229,8 @@ fn a_write_that_meets_a_newer_one_under_repeatable_read_is_refused() {
     assert_eq!(one.text("SELECT cache_get('k', 'c')"), "new");
 }
 
-/// A waiting writer pins no page of the index, so vacuum can process the leaf page that the writer has read. Rows are
-/// wide, so that the removed rows are not on the page of the row for which the writer waits.
+/// A waiting writer pins no page of the index, so vacuum can process the leaf page that the writer has read. The rows
+/// are wide, so that the removed rows are not on the page with the row that the writer waits for.
 #[test]
 fn vacuum_does_not_wait_for_a_writer_that_waits() {
     let database = database_with_cache("");
@@ -247,7 +248,7 @@ fn vacuum_does_not_wait_for_a_writer_that_waits() {
         ] {
             let database = &database;
             scope.spawn(move || {
-                // The call may find '1' or '2', and only has to end.
+                // The call may find '1' or '2'. It only has to end.
                 on_path(database, "auto").run(call);
             });
         }
@@ -310,7 +311,7 @@ fn direct_writes_to_a_logged_cache_survive_a_crash_with_sound_indexes() {
         let kept = session.number(&format!(
             "SELECT coalesce((SELECT value FROM c WHERE key = 'w{writer}'), '0')"
         ));
-        // The last number may have been committed without an answer.
+        // The last number may have been committed although the session received no answer.
         let fits = [acknowledged, acknowledged + 1].contains(&(kept as u64));
         assert!(
             fits,
@@ -320,8 +321,8 @@ fn direct_writes_to_a_logged_cache_survive_a_crash_with_sound_indexes() {
     is_sound(&mut session);
 }
 
-/// Keys of rows may change while a table has no primary key. An index that is created afterwards contains only the
-/// newer key, and leads to a row that an older snapshot sees under the former key.
+/// Keys of rows may change while a table has no primary key. An index that is created afterwards contains only the new
+/// key of a row. So the index leads to a row that an older snapshot sees under the row's old key.
 #[test]
 fn an_index_younger_than_the_snapshot_does_not_lead_to_a_row_of_another_key() {
     let database = database_with_cache("");
@@ -343,7 +344,7 @@ fn an_index_younger_than_the_snapshot_does_not_lead_to_a_row_of_another_key() {
     }
 }
 
-/// CREATE TABLE AS has begun to write the new table when its parallel workers read the cache.
+/// When the parallel workers read the cache, CREATE TABLE AS has already begun to write the new table.
 #[test]
 fn a_table_can_be_created_from_a_parallel_query() {
     let database = database_with_cache("");
@@ -365,7 +366,7 @@ fn a_table_can_be_created_from_a_parallel_query() {
     }
 }
 
-/// From version 18 on a generated column may be virtual: no row stores it.
+/// From version 18 on, a generated column may be virtual, which means that no row stores its value.
 #[test]
 fn a_column_that_is_computed_when_it_is_read_is_read_so() {
     let database = Cluster::shared().database();
@@ -389,7 +390,7 @@ fn a_column_that_is_computed_when_it_is_read_is_read_so() {
     assert_eq!(session.lines(both), ["live|V", "expired|"]);
 }
 
-/// With a deferrable key, an upsert cannot know before the end of the transaction whether a key exists.
+/// If the primary key is deferrable, an upsert cannot know whether a key exists before the transaction ends.
 #[test]
 fn a_table_with_a_deferrable_key_is_no_cache() {
     let database = database_with_cache("");

@@ -1,4 +1,4 @@
-//! Tests that the built-in worker sweeps every database without any setup, and delays no session.
+//! Tests that the built-in worker sweeps every database without any setup, and that it delays no session.
 
 use std::time::{Duration, Instant};
 
@@ -126,7 +126,7 @@ fn a_session_that_waits_for_a_lock_of_the_worker_cancels_it() {
     let mut session = database.connect();
     put_slow_rows(&mut session);
     wait_for_visit(&mut session, &database.name);
-    // The work of the visit is rolled back. The lock keeps the next visit from removing all rows.
+    // The visit's work was rolled back. The lock prevents the next visit from removing rows before the count.
     session.run("BEGIN; LOCK TABLE c");
     assert_eq!(session.number("SELECT count(*) FROM c AS pgcache_c"), 60);
     session.run("ROLLBACK");
@@ -175,7 +175,7 @@ fn a_locked_cache_is_skipped_and_swept_later() {
     let (mut locker, mut session) = (database.connect(), database.connect());
     session.run("SELECT cache_create('a'), cache_create('b')");
     locker.run("BEGIN; LOCK TABLE a IN SHARE ROW EXCLUSIVE MODE");
-    // Only the session that holds the lock can write now.
+    // From here on, only the session that holds the lock can write.
     put(&mut locker, "a");
     put(&mut session, "b");
     locker.run("SAVEPOINT s");
@@ -210,8 +210,8 @@ fn a_cache_whose_trigger_fails_is_reported_once_put_off_and_stops_no_other() {
 
 #[test]
 fn a_trigger_that_never_returns_is_ended_put_off_and_stops_no_other() {
-    // A cache that fails is put off for twice the interval. With this interval the next visit begins before that time
-    // is over, even on a busy machine.
+    // The worker postpones a cache that fails for twice the interval. The interval is long enough that the next visit
+    // begins before that time is over, even on a busy machine.
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '5s'"]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('a'), cache_create('b')");
@@ -337,7 +337,7 @@ fn a_role_that_a_database_sets_does_not_stop_it_either() {
     });
 }
 
-/// The removal of a row in `a` also removes a row in `b`, and so waits for the session that has locked that row.
+/// Removing a row of `a` also removes a row of `b`, so the sweep waits for the session that has locked that row.
 #[test]
 fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
     let cluster = Cluster::with_tier(&[OFTEN, "deadlock_timeout = '4s'"]);
@@ -347,8 +347,8 @@ fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
     session.run("SELECT cache_set('k', '1', '2 s', 'a')");
     session.run("SELECT cache_set('k', '1', cache => 'b')");
     session.run("BEGIN; SELECT cache_set('k', '2', cache => 'b')");
-    // The pause is longer than the deadline and deadlock_timeout together, so a sweep that still waited would already
-    // have made its own check for deadlocks.
+    // The pause is longer than the deadline and deadlock_timeout together, so if the sweep still waited, it would
+    // already have checked for deadlocks.
     std::thread::sleep(Duration::from_secs(8));
     session.run("SELECT cache_set('k', '2', cache => 'a'); COMMIT");
     assert!(
@@ -361,7 +361,7 @@ fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
 #[test]
 fn it_is_recognizable_in_pg_stat_activity() {
     let mut session = shared().connect("postgres");
-    // It sleeps most of the time.
+    // The launcher sleeps most of the time.
     wait_until("the launcher shows its name and that it waits", || {
         session.lines(
             "SELECT application_name, datname, wait_event_type FROM pg_stat_activity \

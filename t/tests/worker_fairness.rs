@@ -1,4 +1,5 @@
-//! Tests that the built-in worker divides its time: no cache of a database delays the sweeps of other caches for long.
+//! Tests that the built-in worker divides its time between caches, so that no cache of a database delays the sweeps of
+//! other caches for long.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,13 @@ const SETTINGS: [&str; 2] = [
     "pgcache.expire_interval = '500ms'",
     "pgcache.expire_batch = 100",
 ];
-/// The duration of a step of the slow cache, and the number of rows of slow caches that may be removed while other
-/// caches wait: one step each, and some more.
+/// The duration of a slow cache's step. `MEANWHILE` is the number of the slow caches' rows that may be removed while
+/// other caches wait: one step of each, and some more.
 const STEP: Duration = Duration::from_secs(3);
 const MEANWHILE: i64 = 700;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Creates a cache with thirty batches of expired rows whose removal takes three seconds each.
+/// Creates a cache whose slow trigger fires for each removed row or for each statement, according to `level`.
 fn put_slow(session: &mut Client, cache: &str, level: &str) {
     session.run(&format!(
         "SELECT cache_create('{cache}'); \
@@ -45,7 +46,7 @@ fn put_others(session: &mut Client) {
     }
 }
 
-/// Returns how many rows of these slow caches were removed while the other caches waited for their sweep.
+/// Returns the number of these slow caches' rows that were removed while the other caches waited for their sweep.
 fn expire_others(session: &mut Client, slow: &[&str]) -> i64 {
     let there = |session: &mut Client| slow.iter().map(|cache| rows(session, cache)).sum::<i64>();
     let before = there(session);
@@ -80,7 +81,7 @@ fn a_cache_whose_trigger_is_slow_leaves_other_caches_their_time() {
         let went = expire_others(&mut session, &["slow"]);
         assert!(went <= MEANWHILE, "{went} rows before the others");
     }
-    // The slow cache gets its own time, too.
+    // The slow cache also gets its time.
     let now = rows(&mut session, "slow");
     assert!(now > 0, "the slow one was done before the others came");
     wait_until_within(PATIENCE, "the slow one goes on", || {
@@ -115,7 +116,7 @@ fn several_slow_caches_share_the_remaining_time() {
     expire_others(&mut session, &slow);
 }
 
-/// Each cache of one role is slow for the first time. Nevertheless the other role's caches are swept in time.
+/// All caches of one role are slow for the first time. The other role's caches must still be swept in time.
 #[test]
 fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
     let cluster = Cluster::with_tier(&SETTINGS);
@@ -149,7 +150,7 @@ fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
     }
 }
 
-/// If each row takes long, a step takes fewer rows.
+/// If each row takes long, the worker removes fewer rows in one step.
 #[test]
 fn a_trigger_that_is_slow_for_each_row_gets_shorter_steps() {
     let cluster = Cluster::with_tier(&[
@@ -172,7 +173,7 @@ fn a_trigger_that_is_slow_for_each_row_gets_shorter_steps() {
     assert!(last <= 250, "a step of {last} rows: {seen:?}");
 }
 
-/// A sweep that fails because it did not get a lock also costs its cache time.
+/// A sweep that waits for a lock in vain also counts as time spent on its cache.
 #[test]
 fn caches_whose_sweep_waits_in_vain_leave_other_caches_their_time() {
     let cluster = Cluster::with_tier(&[
@@ -196,9 +197,9 @@ fn caches_whose_sweep_waits_in_vain_leave_other_caches_their_time() {
     // The removal waits at the commit for half of deadlock_timeout.
     let mut locker = cluster.connect("postgres");
     locker.run("BEGIN; SELECT cache_set('k', '2', cache => 'b')");
-    // All caches have waited once.
+    // By then the sweep of each cache has waited once.
     std::thread::sleep(Duration::from_secs(23));
-    // If the caches waited one after the other, a round would take 16 s.
+    // If the eight sweeps waited one after the other in each round, a round would take 16 s.
     let took = [(); 3].map(|()| {
         let began = Instant::now();
         expire_others(&mut session, &[]);
@@ -212,7 +213,8 @@ fn caches_whose_sweep_waits_in_vain_leave_other_caches_their_time() {
     });
 }
 
-/// One call is one transaction, in which the caches cannot take turns; they share the rows that the call may remove.
+/// A call is one transaction, so the caches cannot take turns. Instead they share the number of rows that the call may
+/// remove.
 #[test]
 fn a_sweep_over_all_caches_gives_each_its_share_of_the_rows() {
     let mut session = Cluster::shared().database().connect();

@@ -1,5 +1,5 @@
-//! Tests the built-in worker against roles that try to stop or monopolize it: no role can keep it from other roles'
-//! caches.
+//! Tests the built-in worker against roles that try to stop or monopolize it: no role can prevent the sweeps of other
+//! roles' caches.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use pgcache_tests::wait::wait_until_within;
 use postgres::Client;
 
 const OFTEN: &str = "pgcache.expire_interval = '300ms'";
-/// The longest wait for an event. The tests check only whether the event happens at all, so that they pass on a busy
-/// machine.
+/// The longest wait for an event. It is long, because the tests check only that the event happens at all, and must pass
+/// on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn put(session: &mut Client, cache: &str) {
@@ -39,7 +39,7 @@ fn with_neighbours<'c>(cluster: &'c Cluster) -> (Database<'c>, Client, Client) {
     (database, session, owner)
 }
 
-/// An error that ends the process leaves no record of its cause.
+/// The error ends the worker process, which therefore cannot record that this cache caused it.
 #[test]
 fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -73,14 +73,15 @@ fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
     );
 }
 
-/// The cursor of an index-only scan keeps a page of the index pinned, and VACUUM waits for the pin.
+/// The cursor of an index-only scan keeps a page of the index pinned, and VACUUM waits until the page is unpinned.
 #[test]
 fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
     let cluster = Cluster::with_tier(&[OFTEN, "autovacuum = off"]);
     let (database, mut session, mut owner) = with_neighbours(cluster);
     owner.run("INSERT INTO a SELECT i, '1' FROM generate_series(1, 5000) AS i; GRANT SELECT ON a TO PUBLIC");
     owner.run("CREATE INDEX ON a (key, expires_at)");
-    // No VACUUM may run before the cursor exists, and the cursor must not hold back dead rows.
+    // No VACUUM may run before the cursor exists. The rows are already dead when the cursor takes its snapshot, so that
+    // VACUUM can remove them.
     let mut guard = database.connect();
     guard.run("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE");
     owner.run("DELETE FROM a WHERE key > '2'");
@@ -105,7 +106,7 @@ fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
     assert!(!log.contains("could not"), "{log}");
 }
 
-/// No database can make its VACUUM take hours, because all databases share three workers.
+/// A database must not be able to make its VACUUM take hours, because all databases share three workers.
 #[test]
 fn a_database_cannot_make_its_vacuum_last() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -123,7 +124,7 @@ fn a_database_cannot_make_its_vacuum_last() {
     });
 }
 
-/// Every setting of Postgres about planning, with another value than the server's; a trigger reports those that are in
+/// The database gets every planner setting, with a value different from the server's. A trigger reports the settings in
 /// effect.
 #[test]
 fn a_database_cannot_choose_how_the_workers_steps_are_planned() {
@@ -161,12 +162,13 @@ fn a_database_cannot_choose_how_the_workers_steps_are_planned() {
     let taken = "SELECT coalesce(string_agg(s.name, ' '), '') FROM seen AS s \
          JOIN of_server AS o ON o.name = s.name AND o.setting <> s.setting WHERE s.name <> 'jit'";
     assert_eq!(session.text(taken), "");
-    // JIT is off whatever the server's setting is, because no statement of pgcache's own may be compiled.
+    // JIT is off whatever the server's setting is, because pgcache's own statements are never compiled.
     assert!(session.holds("SELECT bool_and(setting = 'off') FROM seen WHERE name = 'jit'"));
     assert!(session.holds("SELECT count(DISTINCT name) > 40 FROM seen"));
 }
 
-/// The worker reads the list of caches from a view. A role that revokes access to the view affects sessions only.
+/// The worker reads the list of caches from a view. A setting of the database that restricts access to views must
+/// affect sessions only.
 #[test]
 fn a_database_cannot_keep_the_worker_from_its_list_of_caches() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -190,7 +192,7 @@ fn a_database_cannot_keep_the_worker_from_its_list_of_caches() {
     assert!(!log.contains("could not list"), "{log}");
 }
 
-/// A cache whose rows in the catalogs are invalid.
+/// The catalog rows of one cache are invalid.
 #[test]
 fn a_cache_that_cannot_be_looked_at_is_put_off_and_stops_no_other() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '1s'"]);
@@ -211,8 +213,8 @@ fn a_cache_that_cannot_be_looked_at_is_put_off_and_stops_no_other() {
     assert!(!cluster.log_text().contains("could not list"));
 }
 
-/// The extension is dropped while a worker stays for a table whose rows expire quickly, and a role creates a view with
-/// the same name.
+/// A worker stays in the database, because a table's rows expire quickly. Meanwhile the extension is dropped, and a
+/// role creates a view with the name of pgcache's view.
 #[test]
 fn a_worker_that_stays_reads_no_view_that_is_not_the_extensions() {
     let cluster = Cluster::with_tier(&[OFTEN]);
