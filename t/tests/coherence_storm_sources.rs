@@ -1,6 +1,6 @@
-//! Tests coherence of computed values under load: writers of a source, commits that wait, and all kinds of loaders,
-//! under each isolation level. No reader may see a value older than an acknowledged one, and no old value remains at
-//! the end.
+//! Tests coherence of computed values under load, with writers of a source, commits that wait, and all kinds of
+//! loaders, under each isolation level. No reader may see a value older than an acknowledged value, and no old value
+//! may remain at the end.
 //!
 //! scripts/storm.sh also runs this test on a library that waits at random in the windows of the protocol.
 
@@ -31,7 +31,7 @@ fn write_source(session: &mut Client, recorder: &Recorder, rng: &mut Rng, waits:
     } else {
         "local"
     };
-    // The lock is held from before the snapshot to after the transaction, so that versions commit in their order.
+    // Hold the lock from before the snapshot until after the transaction, so that versions commit in their order.
     session.run(&format!("SELECT pg_advisory_lock({key})"));
     session.run(&format!(
         "BEGIN ISOLATION LEVEL {level}; SET LOCAL synchronous_commit = {slow}"
@@ -41,7 +41,7 @@ fn write_source(session: &mut Client, recorder: &Recorder, rng: &mut Rng, waits:
         "UPDATE src SET v = '{}' WHERE k = 'k{key}'",
         write.version
     ));
-    // A commit that meets another commit at the same entry may fail, too.
+    // If the commit conflicts with another commit on the same entry, it may fail.
     let commits = match rng.below(5) {
         0 => session.try_lines("ROLLBACK").is_err(),
         _ => session.try_lines("COMMIT").is_ok(),
@@ -67,7 +67,7 @@ fn question(rng: &mut Rng, key: u64) -> String {
     }
 }
 
-/// Reads one key. Returns None for a miss, which proves nothing, because entries may be removed at any time.
+/// Reads one key. Returns None for a miss, because a miss proves nothing: entries may be removed at any time.
 fn ask(session: &mut Client, recorder: &Recorder, key: u64, sql: &str) -> Option<Read> {
     let began = recorder.now();
     let saw = session.value(sql);
@@ -81,7 +81,7 @@ fn ask(session: &mut Client, recorder: &Recorder, key: u64, sql: &str) -> Option
     })
 }
 
-/// Reads by a single statement, or in a transaction that reads more than once and may roll back.
+/// Reads with a single statement, or several times in a transaction, which may roll back.
 fn read_committed(session: &mut Client, recorder: &Recorder, rng: &mut Rng) -> Vec<Read> {
     let in_block = rng.below(4) == 0;
     if in_block {
@@ -100,7 +100,7 @@ fn read_committed(session: &mut Client, recorder: &Recorder, rng: &mut Rng) -> V
     reads
 }
 
-/// Reads repeatedly in one transaction. All its reads must show the moment of its snapshot.
+/// Reads repeatedly in one transaction. All reads must show the state of the transaction's snapshot.
 fn repeatable(session: &mut Client, recorder: &Recorder, rng: &mut Rng, number: u64) -> Vec<Read> {
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
     let began = recorder.now();
@@ -122,7 +122,7 @@ fn repeatable(session: &mut Client, recorder: &Recorder, rng: &mut Rng, number: 
     reads
 }
 
-/// Acts as a client that computes outside: it reads the source only after it has the lease.
+/// Acts as a client that computes the value itself: it reads the source only after it has got the lease.
 fn lease_once(session: &mut Client, rng: &mut Rng) {
     let key = rng.below(KEYS);
     let ask =
@@ -142,14 +142,14 @@ fn lease_once(session: &mut Client, rng: &mut Rng) {
     }
 }
 
-/// Ends each commit some time after it has begun to wait for the standby.
+/// Ends each commit's wait for the standby after some time.
 fn answers(database: &Database, recorder: &Recorder) {
     let (mut session, mut rng) = (database.connect(), Rng::seeded(60));
     while recorder.goes_on() {
         thread::sleep(Duration::from_millis(rng.below(20)));
         release(&mut session);
     }
-    // A session that is still writing ends within moments.
+    // Sessions that are still writing end soon.
     for _ in 0..100 {
         thread::sleep(Duration::from_millis(20));
         release(&mut session);
@@ -216,8 +216,8 @@ fn weather(cluster: &Cluster, storage: &str, leases: bool) {
         "INSERT INTO src SELECT 'k' || k, NULL FROM generate_series(0, {KEYS} - 1) AS k"
     ));
     let recorder = storm(&database, leases, true);
-    // The last writers may have removed all entries. No session changes a source any more, so the entries that these
-    // fetches store stay.
+    // The last writers may have removed all entries. Now no session changes a source, so the entries that these fetches
+    // store stay.
     for key in 0..KEYS {
         session.value(&format!(
             "SELECT cache_fetch('k{key}', '{LOADER}', cache => 'made')"

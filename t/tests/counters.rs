@@ -6,7 +6,8 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::resp::{Client, Door, Reply};
 use postgres::Client as Session;
 
-/// A call on a cache with the keys `k` and `n`, without `x` and `y`, and the hits and misses that it counts.
+/// A call on a cache that has the keys `k` and `n` but not `x` and `y`, and the numbers of hits and misses that it must
+/// count.
 type Counted = (&'static str, i64, i64);
 
 /// Calls that read.
@@ -35,7 +36,7 @@ const CALLS: &[Counted] = &[
     ("cache_take_bytes('k', CACHE)", 1, 0),
     ("cache_rate_limit('n', 100, '1 hour', CACHE)", 1, 0),
     ("cache_rate_limit('x', 100, '1 hour', CACHE)", 0, 1),
-    // These only write.
+    // These calls only write.
     ("cache_touch('k', '1 hour', CACHE)", 0, 0),
     ("cache_touch('k', NULL, CACHE)", 0, 0),
     ("cache_persist('k', CACHE)", 0, 0),
@@ -141,7 +142,7 @@ const COMMANDS: &[Counted] = &[
     ("SET x v GET", 0, 1),
     ("SET k v NX GET", 1, 0),
     ("DIGEST k", 1, 0),
-    // These only write.
+    // These commands only write.
     ("SET k v", 0, 0),
     ("SET k v XX", 0, 0),
     ("SETNX x v", 0, 0),

@@ -1,4 +1,4 @@
-//! Follows the instructions of docs/emergency.md. It runs the statements of the page's code blocks.
+//! Follows the instructions of docs/emergency.md by running the statements of the page's code blocks.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -17,7 +17,7 @@ fn block(words: &str) -> String {
     found.expect("the page has this block").sql
 }
 
-/// Runs a block as psql does.
+/// Runs a block with psql.
 fn run_in_psql(cluster: &Cluster, block: &str) {
     let file = cluster.folder.join("block.sql");
     std::fs::write(&file, block).expect("the folder is writable");
@@ -106,7 +106,7 @@ const FETCH: &str = "SELECT cache_fetch('1', 'SELECT v FROM src WHERE id = $1::i
 const LOST: &str = "UPDATE pg_proc SET probin = '$libdir/gone' WHERE probin = '$libdir/pgcache'";
 const FOUND: &str = "UPDATE pg_proc SET probin = '$libdir/pgcache' WHERE probin = '$libdir/gone'";
 
-/// Returns a server on which the library is missing, and a session there. The functions name a file that does not
+/// Returns a server that lacks the library, and a session on it: the extension's functions name a file that does not
 /// exist.
 fn without_library() -> (Cluster, Client) {
     let cluster = Cluster::own(&[PRELOAD]);

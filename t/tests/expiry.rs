@@ -1,4 +1,4 @@
-//! Tests that an entry exists for every function before its deadline, and for no function from its deadline on.
+//! Tests that every function finds an entry before the entry's deadline, and none finds it from the deadline on.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -14,8 +14,8 @@ use postgres::Client;
 /// The server's wall clock in microseconds.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
-/// For each function a probe that shows whether the entry `$k`, whose value is 1, exists. Functions that change an
-/// entry run in a transaction that is rolled back.
+/// For each function, a probe that shows whether the entry `$k`, whose value is 1, exists. A probe runs in a
+/// transaction that is rolled back, because some functions change the entry.
 const PROBES: &[&str] = &[
     "cache_get($k, 'brief') = '1'",
     "cache_get_json($k, 'brief') = '1'",
@@ -50,7 +50,7 @@ fn brief_cache() -> Database<'static> {
     database
 }
 
-/// Sets entries that live for 5 to 50 ms, one after the other; the latest are in `recent`.
+/// Sets entries with a ttl of 5 to 50 ms, one after the other. `recent` has the latest of them.
 fn fill(database: &Database, recent: &Mutex<VecDeque<Brief>>, until: Instant) {
     let (mut session, mut rng) = (database.connect(), Rng::seeded(1));
     for number in 10_000_000.. {
@@ -84,7 +84,7 @@ fn probe(session: &mut Client, probe: &str, key: &str) -> (bool, i64, i64) {
     (columns[1] == "t", clock(columns[0]), clock(columns[2]))
 }
 
-/// Probes until the time is up. Returns how often the entry existed and how often it did not.
+/// Probes until the time is up. Returns how often the entry did not exist, and how often it existed.
 fn watch(
     database: &Database,
     recent: &Mutex<VecDeque<Brief>>,
@@ -125,7 +125,7 @@ fn watch(
 fn every_function_respects_deadlines_to_the_microsecond() {
     let database = brief_cache();
     let (mut gone, mut there) = (0, 0);
-    // A slow machine gets more time.
+    // On a slow machine, repeat this until there are enough results.
     for _ in 0..10 {
         let counts = probe_for_some_seconds(&database);
         gone += counts.iter().map(|count| count[0]).sum::<u32>();

@@ -1,5 +1,5 @@
-//! Tests faults outside of pgcache: no memory at the start, no space on the disk, hundreds of connections at once, a
-//! restored backup, a promotion.
+//! Tests situations outside pgcache: no memory at the start, no space on the disk, hundreds of connections at once, a
+//! restored backup, and a promotion.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ fn a_server_that_does_not_get_its_huge_pages_names_the_setting() {
     }
 }
 
-/// A small file system, if the system allows the test to create one.
+/// A small file system, which exists only if the system allows the test to create one.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -99,7 +99,7 @@ impl Drop for Disk {
     }
 }
 
-/// Sets entries until the disk is full. Returns how many were stored, and the SQLSTATE of the error.
+/// Sets entries until the disk is full. Returns the number of stored entries, and the SQLSTATE of the error.
 fn fill(session: &mut Client, cache: &str, prefix: &str) -> (u64, String) {
     for number in 0..20_000 {
         let set = format!(
@@ -112,8 +112,8 @@ fn fill(session: &mut Client, cache: &str, prefix: &str) -> (u64, String) {
     panic!("the disk did not get full");
 }
 
-/// On a disk that is full to the last block a cache can be dropped but not cleared. With a little room it can be
-/// cleared, too.
+/// On a disk that is full to the last block a cache can be dropped but not cleared. If a little space is free, it can
+/// be cleared, too.
 #[test]
 fn a_full_disk_has_room_again_once_a_cache_is_dropped_or_cleared() {
     let cluster = Cluster::with_tier(&[]);
@@ -169,8 +169,8 @@ fn a_full_disk_fails_a_write_and_leaves_everything_sound() {
         ));
         session.run("ALTER TABLE c SET TABLESPACE small; ALTER TABLE l SET TABLESPACE small");
     } else {
-        // Without root the test limits the file size of one backend instead. Its errors are not "disk full", but come
-        // from the same calls.
+        // Without root the test limits the file size of one backend instead. The errors are not "disk full", but they
+        // come from the same system calls.
         println!(
             "no file system could be mounted here: a limit on the size of files stands in for it"
         );
@@ -313,7 +313,7 @@ fn a_standby_that_is_promoted_fills_its_tier_and_stays_coherent() {
     one.run("SELECT cache_set('k', 'v', cache => 'm')");
     assert_eq!(other.text("SELECT cache_get('k', 'm')"), "v");
     other.nothing_pending();
-    // The former primary is a separate server after the promotion.
+    // After the promotion, the former primary is a separate server.
     assert_eq!(session.text("SELECT cache_get('k', 'l')"), "v");
 }
 
@@ -335,7 +335,7 @@ fn a_crash_right_after_a_truncation_was_rolled_back_does_not_keep_the_server_dow
             session.run("SELECT cache_set('k', 'v', cache => 'c')");
             for statement in statements.split("; ") {
                 match statement {
-                    // Flushes the transaction's work so far to the disk, as any other commit does.
+                    // Another transaction's commit flushes this transaction's WAL to the disk.
                     "$flush" => cluster
                         .connect("postgres")
                         .run("INSERT INTO logged VALUES (1)"),

@@ -1,5 +1,5 @@
-//! Tests that a cursor shows or hides expired rows by the settings and the role with which it was opened. Other
-//! settings or another role at a later fetch change nothing.
+//! Tests that the settings and the role with which a cursor was opened decide whether it shows expired rows. Later
+//! changes of the settings or the role do not affect it.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -42,7 +42,7 @@ fn a_cursor_of_a_security_definer_function_hides_them_for_any_caller() {
     let mut caller = database.connect_as(&database.cluster.role());
     caller.run("SELECT cache_forever()");
     caller.run(SHOW);
-    // The second round runs the functions with kept plans.
+    // In the second round the functions use kept plans.
     for round in 0..2 {
         caller.run("BEGIN; SELECT opened('o'), prepared('p'); SELECT declared()");
         for cursor in ["o", "p", "d"] {
@@ -65,7 +65,7 @@ fn a_cursor_keeps_the_setting_under_which_it_was_opened() {
          CREATE FUNCTION counted() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM c); END'",
     );
     let (all, live) = (["dead", "live"], ["live"]);
-    // Cursors that are not read before the setting changes, and one that is read partly before and partly after.
+    // Some cursors are not read before the setting changes. One is read partly before and partly after the change.
     session.run("BEGIN; DECLARE hid CURSOR FOR SELECT key FROM c ORDER BY key");
     session.run("DECLARE held CURSOR WITH HOLD FOR SELECT key FROM c ORDER BY key");
     session.run(SHOW);
@@ -81,7 +81,7 @@ fn a_cursor_keeps_the_setting_under_which_it_was_opened() {
     assert_eq!(rest(&mut session, "shown"), ["live"]);
     session.run("MOVE ABSOLUTE 0 IN shown");
     assert_eq!(rest(&mut session, "shown"), all);
-    // A function's own statements begin when it is called.
+    // The statements inside a function begin when the function is called, so they use the settings of that moment.
     assert_eq!(session.lines("FETCH 1 FROM inner_ones"), ["1"]);
     session.run(SHOW);
     assert_eq!(session.lines("FETCH 1 FROM inner_ones"), ["2"]);

@@ -1,5 +1,5 @@
 //! Tests that a cache with the oid of a dropped cache inherits nothing from it, for all kinds of caches, even in a
-//! session that remembers the dropped cache.
+//! session that still has facts about the dropped cache.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -41,7 +41,7 @@ fn is_empty(session: &mut Client, case: &str) {
     }
 }
 
-/// Creates an entry that a reader finds in the tier, with the value that was set.
+/// Creates an entry, and checks that both sessions find its value in the tier.
 fn fill(session: &mut Client, reader: &mut Client, value: i64) {
     session.run(&format!("SELECT cache_set('k', '{value}', cache => 'c')"));
     assert_eq!(reader.heat("k", "c"), Some(value.to_string()));
@@ -54,8 +54,8 @@ fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it() {
     let database = cluster.database();
     let mut session = cluster.counting_oids(&database.name);
     let mut reader = database.connect();
-    // Older minor versions of Postgres cannot drop a view whose oid belonged to a table, while a session still has
-    // statistics of that table. This session gathers none.
+    // Older minor versions of Postgres cannot drop a view whose oid belonged to a table while a session still has
+    // statistics of that table. So this session gathers no statistics.
     reader.run("SET track_counts = off");
     session.run(&create(KINDS[0]));
     let oid = session.number(OID);
@@ -110,7 +110,7 @@ fn nor_of_one_in_a_database_that_was_dropped() {
     let mut session = cluster.counting_oids("postgres");
     let mut former = None;
     for kind in KINDS {
-        session.run("CREATE DATABASE reused OID = 70000"); // far from the counter
+        session.run("CREATE DATABASE reused OID = 70000"); // an oid that the counter does not reach
         let mut inside = cluster.connect("reused");
         inside.run("CREATE EXTENSION pgcache");
         if let Some(former) = former {

@@ -1,4 +1,4 @@
-//! Tests consecutive pages of a memory cache: their contents while other sessions write, and their cost.
+//! Tests consecutive pages of a memory cache: their contents while other sessions write, and the cost of reading them.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,7 +23,7 @@ fn alone(hot_size: &str) -> (&'static Cluster, Client) {
     (cluster, session)
 }
 
-/// Returns one page of keys, or of the keys of a scan.
+/// Returns one page of keys, read by `cache_keys` or by a scan.
 fn page(session: &mut Client, from: &str, after: Option<&str>, length: usize) -> Vec<String> {
     let after = after.map_or("NULL".into(), |after| format!("'{after}'"));
     session.lines(&format!(
@@ -31,7 +31,7 @@ fn page(session: &mut Client, from: &str, after: Option<&str>, length: usize) ->
     ))
 }
 
-/// Returns all pages of this length. The last page is the first shorter one.
+/// Returns the keys of all pages of this length. The first page that is shorter is the last.
 fn all(session: &mut Client, from: &str, length: usize) -> Vec<String> {
     let mut keys = page(session, from, None, length);
     while keys.len().is_multiple_of(length)
@@ -61,7 +61,7 @@ fn a_page_shows_changes_of_other_sessions_made_before_its_request() {
             ["k101a", "k104", "k105"],
             "{from}"
         );
-        // More than the journals hold.
+        // This is more than the journals hold.
         other.run("SELECT count(cache_set('k105.' || i, 'v', cache => 'm')) FROM generate_series(10000, 49999) AS i");
         assert_eq!(
             page(&mut one, from, Some("k105"), 2),
@@ -92,7 +92,7 @@ fn pages_return_each_lasting_entry_once_while_sessions_write() {
                 let mut round = 0;
                 while !done.load(Relaxed) {
                     round += 1;
-                    // Keys with one digit more are added and removed; the stable ones are only overwritten.
+                    // Keys with one more character are added and removed; the stable keys are only overwritten.
                     session.run(&format!(
                         "SELECT cache_set('k' || to_char((i * 7919 + {round} * 13) % 21000, 'FM00000') || 'w{writer}', 'v', \
                                           CASE WHEN i % 3 = 0 THEN interval '2 ms' END, 'm'), \
@@ -115,7 +115,7 @@ fn pages_return_each_lasting_entry_once_while_sessions_write() {
         }
         done.store(true, Relaxed);
     });
-    // The last entries with a ttl of 2 ms may expire between the two counts.
+    // Wait until the last entries with a ttl of 2 ms have expired, so that none expires between the two counts.
     thread::sleep(Duration::from_millis(20));
     let counted = session.number("SELECT cache_count('m')");
     assert_eq!(counted, session.number("SELECT count(*) FROM m"));
@@ -133,7 +133,7 @@ fn ticks(pid: i64) -> u64 {
         .sum()
 }
 
-/// A walk over this tier takes about as long as looking up a thousand keys.
+/// A walk over this tier costs about as much as looking up a thousand keys.
 #[test]
 fn a_page_that_continues_makes_no_walk() {
     let (_cluster, mut session) = alone("64MB");
@@ -148,7 +148,7 @@ fn a_page_that_continues_makes_no_walk() {
         "SELECT sum((SELECT count(*) FROM cache_keys('', CASE WHEN i > 0 THEN 'k' || to_char(i * 50 - 1, 'FM00000') END, 50, 'm'))) \
          FROM generate_series(0, 399) AS i",
     );
-    // Pages from the last one to the first, each of which needs a walk of its own.
+    // Read the pages from the last page to the first, so that each page needs a separate walk.
     let apart = cost(
         "SELECT sum((SELECT count(*) FROM cache_keys('', CASE WHEN i > 0 THEN 'k' || to_char(i * 50 - 1, 'FM00000') END, 50, 'm'))) \
          FROM generate_series(399, 0, -1) AS i",
@@ -160,7 +160,7 @@ fn a_page_that_continues_makes_no_walk() {
 }
 
 #[test]
-fn a_session_keeps_few_megabytes_of_the_keys_however_many_there_are() {
+fn a_session_keeps_only_a_few_megabytes_of_keys() {
     let (_cluster, mut session) = alone("256MB");
     session.run("SELECT count(cache_set(to_char(i, 'FM00000') || repeat('k', 2000), 'v', cache => 'm')) FROM generate_series(0, 19999) AS i");
     let pid = session.number("SELECT pg_backend_pid()");
@@ -176,7 +176,7 @@ fn a_session_keeps_few_megabytes_of_the_keys_however_many_there_are() {
                  LATERAL (SELECT key FROM cache_keys('', CASE WHEN i > 0 THEN to_char(i * 100 - 1, 'FM00000') || repeat('k', 2000) END, 100, 'm') \
                           OFFSET 0) AS p) AS a (i, key)";
     session.run(pages);
-    // If reading stops in the middle, the kept pages stay.
+    // The statement stops reading in the middle, so the session keeps the remaining keys.
     session.run("SELECT count(*) FROM cache_keys(max_rows => 15000, cache => 'm')");
     let after = held();
     assert!(after < before + 16_000, "{before} kB, then {after}");
@@ -238,7 +238,7 @@ fn a_cache_dropped_between_two_pages_shows_nothing_in_a_new_one_of_its_name() {
     }
 }
 
-/// The kept pages belong to another role: a role that may not read the cache does not see them.
+/// The session keeps the pages that another role has read. A role that may not read the cache must not get them.
 #[test]
 fn each_page_checks_the_privileges_of_its_own_caller() {
     let database = with_cache();
@@ -261,7 +261,8 @@ fn each_page_checks_the_privileges_of_its_own_caller() {
     assert_eq!(page(&mut session, "cache_keys", Some("a"), 9), ["b", "c"]);
 }
 
-/// The shared server may be full of other tests' entries; in this tier new keys evict older ones constantly.
+/// The test needs a tier in which new keys constantly evict older keys. The shared server may be full of other tests'
+/// entries.
 #[test]
 fn under_eviction_pages_are_in_order_and_end() {
     let (cluster, mut session) = alone("4MB");

@@ -1,4 +1,5 @@
-//! Tests processes and connections of the Redis protocol, and the effects that one client may have on other clients.
+//! Tests the processes and connections of the Redis protocol, and the effects that one client can have on other
+//! clients.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -188,7 +189,7 @@ fn a_gigabyte_that_is_announced_costs_nothing() {
     let words = client.reply().unwrap().error();
     assert_eq!(words, "ERR Protocol error: invalid bulk length");
     assert_eq!(client.reply(), None);
-    // Without a default role every client must authenticate, and may send only short requests before.
+    // Without a default role every client must authenticate, and may send only short requests before that.
     let door = Door::start(&["pgcache.resp_default_role = ''"]);
     let mut stranger = door.client();
     assert!(stranger.send(b"*3\r\n$4\r\nAUTH\r\n$1\r\nk\r\n$10000\r\n"));
@@ -253,7 +254,7 @@ fn silent_clients_are_ended_after_the_timeouts() {
     client.wait_for_end();
 }
 
-/// As with Redis, a subscriber has nothing to send, and a client that receives a long reply slowly is not idle.
+/// As in Redis, the idle timeout does not apply to subscribers, nor to a client that is still receiving a long reply.
 #[test]
 fn subscribers_and_slow_readers_are_not_idle() {
     let door = Door::start(&["pgcache.resp_idle_timeout = 2"]);
@@ -281,7 +282,8 @@ fn subscribers_and_slow_readers_are_not_idle() {
     assert!(matches!(three.reply(), Some(Reply::Push(_))));
 }
 
-/// The process notices at a write that the client has disconnected. An internal error would be in the log.
+/// The network process notices only when it writes that the client has disconnected. If this caused an internal error,
+/// the error would be in the log.
 #[test]
 fn clients_that_leave_amid_long_replies_disturb_nothing() {
     let door = Door::start(&[]);
@@ -304,7 +306,7 @@ fn clients_that_leave_amid_long_replies_disturb_nothing() {
     assert!(!door.cluster.log_text().contains("internal error"));
 }
 
-/// A pool sends RESET when it takes a connection back.
+/// A connection pool sends RESET when a connection is returned to it.
 #[test]
 fn after_reset_a_client_has_time_to_authenticate() {
     let door = Door::start(&["pgcache.resp_authentication_timeout = 4"]);
@@ -391,13 +393,13 @@ fn a_restart_gives_the_port_and_the_socket_back() {
     }
 }
 
-/// Both addresses are in use. When the server gets the second one, it has already tried the first again without
-/// success.
+/// Both addresses are in use. By the time that the server can listen on the second address, it has already tried the
+/// first address again without success.
 #[test]
 fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
     let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
-    // The listener exists before the server is configured with its port, because another process could take a port that
-    // was released for a moment.
+    // Create the listener before the server is configured with its port: if the test released the port even for a
+    // moment, another process could take it.
     let first = std::net::TcpListener::bind((addresses[0], 0)).unwrap();
     let port = first.local_addr().unwrap().port();
     let second = std::net::TcpListener::bind((addresses[1], port)).unwrap();
@@ -419,8 +421,8 @@ fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
         let line = format!("could not listen on {address}:{port} for the Redis protocol\n");
         door.cluster.log_text().matches(&line).count()
     };
-    // A process that another test has just forked keeps the listener open until its exec. A client that connects before
-    // the exec is disconnected.
+    // If another test has just forked a process, that process keeps the test's listener open until its exec. A client
+    // that connects to the listener before the exec is disconnected.
     let answers = |address: IpAddr| {
         let client = door.try_tcp_at(address);
         client.and_then(|mut client| client.ask_if_open(&["PING"])) == Some(Reply::status("PONG"))
@@ -623,11 +625,11 @@ fn a_locked_catalog_stalls_no_authenticated_client() {
     let (mut known, mut stranger) = (door.client(), door.client());
     assert_eq!(known.ask(&["SET", "k", "v"]), Reply::status("OK"));
     let mut session = door.cluster.connect("postgres");
-    // A look-up of a role that is not cached in the executor waits for this lock.
+    // A look-up of a role that the executor has not cached waits for this lock.
     session
         .batch_execute("CREATE ROLE new LOGIN PASSWORD 'p'")
         .unwrap();
-    // Creating a role invalidates the permissions, so they are checked anew before the lock is taken.
+    // Creating a role invalidates the permissions, so let them be checked again before the lock is taken.
     assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
     session
         .batch_execute("BEGIN; LOCK TABLE pg_authid, pg_auth_members IN ACCESS EXCLUSIVE MODE")
@@ -671,7 +673,7 @@ fn an_exec_that_looks_at_all_keys_again_and_again_ends() {
     let Reply::Array(replies) = client.ask(&["EXEC"]) else {
         panic!("an array was to come");
     };
-    // One walk takes some milliseconds, a thousand of them many seconds.
+    // One walk over the tier takes some milliseconds, a thousand walks take many seconds.
     assert!(
         began.elapsed() < Duration::from_secs(5),
         "{:?}",
@@ -682,7 +684,7 @@ fn an_exec_that_looks_at_all_keys_again_and_again_ends() {
     let refused =
         |reply: &&Reply| matches!(reply, Reply::Error(words) if words.contains("run too long"));
     assert!(replies.iter().filter(refused).count() > 100);
-    // Commands on one key run.
+    // Commands on single keys run.
     assert_eq!(replies.last(), Some(&Reply::status("OK")));
 }
 

@@ -1,16 +1,16 @@
 //! Sends random commands to Redis and to pgcache, and compares the replies byte for byte.
 //!
-//! Some commands are not sent, or are compared in another way. These exceptions come in addition to the exceptions of
-//! the protocol's own comparison (`crates/resp/tests/differential/main.rs`):
+//! Some commands are not sent, or are compared in a different way. These exceptions are in addition to those of the
+//! comparison in the crate `resp` (`crates/resp/tests/differential/main.rs`):
 //!
-//! - Keys that are empty or contain a NUL: SQL could not read them, so the server refuses them.
+//! - Keys that are empty or contain a NUL: the server refuses them, because SQL could not read them.
 //! - Deadlines beyond the year 294276, which Postgres cannot represent.
 //! - SELECT, COPY to another database and FLUSHALL inside a transaction: the server may not know the role's privileges
-//!   there yet, and does not wait inside EXEC.
+//!   on that cache yet, and does not wait for them inside EXEC.
 //! - EXEC that pgcache aborts and Redis does not, because watched keys share counters with other keys. After this rare
 //!   event both servers start over.
 //! - RANDOMKEY, which may return any existing key. Another test covers it.
-//! - On tables: transactions, which have tests of their own, and FLUSHALL.
+//! - On tables: transactions, which have separate tests, and FLUSHALL.
 //! - On caches of text: values with a NUL, and SETRANGE, which creates such values.
 //!
 //! RESP_COMMANDS sets the number of commands (20,000 by default), RESP_SEED the seed; RESP_TRACE prints them.
@@ -96,8 +96,8 @@ fn is_comparable(words: &[String]) -> bool {
     }
 }
 
-/// Returns whether a command may need permissions that the server has not requested yet, because it does not request
-/// any inside EXEC.
+/// Returns whether a command may need privileges that the server has not looked up yet. Inside EXEC the server looks up
+/// no privileges.
 fn names_another_database(words: &[String]) -> bool {
     let name = words[0].to_ascii_lowercase();
     ["select", "flushall"].contains(&&*name) || name == "copy" && words.len() > 3
@@ -123,7 +123,7 @@ impl Bytes {
     }
 }
 
-/// The caches' kind, and settings of their server.
+/// The kind of the caches, and settings for their server.
 #[derive(Clone, Copy)]
 struct Kind {
     storage: &'static str,
@@ -190,7 +190,7 @@ fn compare(protocol: &str, kind: Kind, count: u64, seed: u64) {
         ours.reply();
     }
     let mut random = Random(seed.max(1));
-    // Follows MULTI and EXEC as they are sent, because a transaction may contain only some of the commands.
+    // Keep track of MULTI and EXEC, because only some of the commands may be sent in a transaction.
     let mut in_transaction = false;
     let trace = std::env::var_os("RESP_TRACE").is_some();
     let (mut done, mut aborted) = (0, 0);
@@ -265,7 +265,7 @@ fn replies_equal_those_of_redis_in_resp2() {
     );
 }
 
-/// Compares commands on a table, where each command may be a transaction of its own.
+/// Compares commands on a table, where each command may be a separate transaction.
 fn on_a_table(
     protocol: &str,
     storage: &'static str,

@@ -1,4 +1,4 @@
-//! Tests EXEC on a table: watched keys that have no entry, and many writes of one key.
+//! Tests EXEC on a table: watched keys without an entry, and many writes of one key.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn exec(client: &mut Client, commands: &[&[&str]]) -> Reply {
     client.ask(&["EXEC"])
 }
 
-/// Takes a lock that the trigger of a table waits for, so that an EXEC that writes it stays open.
+/// Takes a lock that a new trigger of the table waits for. So an EXEC that writes the table stays open.
 fn wait_in_a_trigger(door: &Door, table: &str) -> postgres::Client {
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
@@ -35,7 +35,7 @@ fn wait_in_a_trigger(door: &Door, table: &str) -> postgres::Client {
     session
 }
 
-/// Returns the id of the next transaction that writes: one more than the last.
+/// Returns the id that the next writing transaction gets. The query itself uses up one id.
 fn next_transaction(session: &mut postgres::Client) -> i64 {
     session.number("SELECT pg_current_xact_id()")
 }
@@ -60,7 +60,7 @@ fn a_watched_key_without_an_entry_causes_no_write_and_no_message() {
             &[&["GET", "absent"], &["EXPIRE", "other", "9"]],
         );
         assert_eq!(done, Reply::Array(vec![Reply::Null, Reply::Integer(0)]));
-        // No transaction got an id, so none wrote a WAL record.
+        // No transaction got an id, so none wrote WAL.
         assert_eq!(next_transaction(&mut session), before + 1, "{table}");
         let size = format!("SELECT pg_relation_size('{table}')");
         assert_eq!(session.number(&size), 0, "{table}");
@@ -100,7 +100,8 @@ fn ping_and_echo_reply_in_their_places_of_an_exec() {
     assert_eq!(exec(&mut client, &commands), Reply::Array(replies));
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
 
-    // An invalid command gets its error as its element, and EXEC compares watched keys even for a PING.
+    // An invalid command's error becomes its element of the reply, and EXEC checks watched keys even if it contains
+    // only a PING.
     let Reply::Array(replies) = exec(&mut client, &[&["PING", "a", "b"], &["GET", "k"]]) else {
         panic!("EXEC has replies");
     };
@@ -137,7 +138,7 @@ fn a_watched_key_without_an_entry_gets_none_before_the_commit() {
         client.ask(&["GET", "absent"]);
         send(&mut client, &["EXEC"]);
         wait_until("EXEC waits in its trigger", || waiting(&mut locks) == 1);
-        // A session that stores the key cannot finish before EXEC does.
+        // A session that stores the watched key cannot finish before EXEC does.
         let mut session = door.cluster.connect("postgres");
         let stored = std::thread::spawn(move || session.run(&statement));
         wait_until("it waits for EXEC", || waiting(&mut locks) == 2);
@@ -231,7 +232,7 @@ fn a_commit_that_is_under_way_is_waited_for_and_seen() {
     let mut session = door.cluster.connect("postgres");
     let mut client = client_in(&door, 1, None);
     assert_eq!(client.ask(&["WATCH", "absent"]), OK());
-    // A prepared transaction is past the point where it could wait.
+    // A prepared transaction is past the point at which it could wait for EXEC, so EXEC waits for it.
     session.run(&format!(
         "BEGIN;
          INSERT INTO {UNLOGGED} (key, value) VALUES ('absent', 'theirs');
@@ -261,7 +262,7 @@ fn a_session_that_stored_a_watched_key_first_commits() {
         session.run(&format!(
             "BEGIN; INSERT INTO {UNLOGGED} (key, value) VALUES ('k', 'theirs')"
         ));
-        // EXEC waits for the row, the commit waits for EXEC, and EXEC gives way.
+        // EXEC waits for the row, and the row's transaction waits for EXEC at its commit. EXEC gives up.
         assert_eq!(client.ask(&["MULTI"]), OK());
         client.ask(&["SET", "k", "ours"]);
         send(&mut client, &["EXEC"]);
@@ -353,11 +354,11 @@ fn an_exec_writes_a_key_that_it_sets_again_and_again_once() {
     let failed = |reply: &&Reply| matches!(reply, Reply::Error(_));
     assert_eq!(replies.iter().filter(failed).count(), 4);
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("19999"));
-    // Five versions of the row, on one page.
+    // The five versions of the row fit on one page.
     let size = format!("SELECT pg_relation_size('{UNLOGGED}')");
     assert_eq!(session.number(&size), 8192);
 
-    // Commands that cannot be combined are bounded.
+    // The number of commands that cannot be combined is bounded.
     let mut sent = Client::request(&[b"MULTI"]);
     sent.extend(Client::request(&[b"INCR", b"n"]).repeat(5_000));
     sent.extend(Client::request(&[b"EXEC"]));
@@ -461,7 +462,7 @@ fn an_overwritten_value_is_refused_as_if_it_were_written() {
         );
         assert_eq!(client.ask_bytes(&[b"TTL", key]), Reply::Integer(-1));
     }
-    // A role that may not write gets the error for each command.
+    // If a role may not write, each command returns an error.
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE ROLE low LOGIN; GRANT SELECT ON lasting TO low");
     let mut client = door.client();

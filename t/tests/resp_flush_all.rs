@@ -14,7 +14,7 @@ fn fill(clients: &mut [Client]) {
     }
 }
 
-/// Connects a client of each database, as a role that may clear all of them.
+/// Connects a client to each database, as a role that may clear all caches.
 fn clients(door: &Door) -> Vec<Client> {
     door.cluster.connect("postgres").run(&format!(
         "CREATE ROLE app LOGIN; GRANT ALL ON {CACHE}, {UNLOGGED}, {LOGGED} TO app"
@@ -72,7 +72,7 @@ fn it_empties_none_where_one_may_not_be() {
         all_have(&mut clients, 2);
         session.run(&format!("GRANT TRUNCATE ON {cache} TO app"));
     }
-    // A cache with a trigger that prevents the removal of its rows.
+    // This cache has a trigger that refuses the removal of its rows.
     session.run(&format!(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
          CREATE TRIGGER refuse BEFORE TRUNCATE ON {LOGGED} FOR EACH STATEMENT EXECUTE FUNCTION refuse()"
@@ -141,7 +141,8 @@ fn one_that_has_ended_otherwise_leaves_nothing_to_the_next() {
     all_have(&mut clients, 0);
 }
 
-/// Configures the served caches. A new client's SELECT of the database shows when the server uses them.
+/// Configures the served caches. Waits until the server uses the setting, which a new client's SELECT of the database
+/// shows.
 fn serve(door: &Door, caches: &[&str], database: u32, is_served: bool) {
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(

@@ -1,5 +1,5 @@
-//! Tests hits in the tier for table caches: a Redis client gets exactly the values that a SQL session would get from
-//! the tier.
+//! Tests copies of table caches in the tier: a Redis client gets exactly the values that a SQL session would get from
+//! the copies.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -35,7 +35,7 @@ fn set(session: &mut Session, key: &str, value: &str) {
     ));
 }
 
-/// Reads the key by SQL, so that the tier has a copy.
+/// Reads the key through SQL, so that the tier has a copy.
 fn warm(session: &mut Session, key: &str) {
     session.run(&format!("SELECT cache_get('{key}', '{TABLE}')"));
 }
@@ -44,7 +44,7 @@ fn hot_hits(session: &mut Session) -> i64 {
     session.number("SELECT hot_hits FROM pgcache.stats WHERE cache = 'tab'::regclass")
 }
 
-/// Sends a command, checks the reply, and checks how many copies of the tier were used.
+/// Sends a command, and checks the reply and the number of copies that were used.
 #[track_caller]
 fn check_reply(
     session: &mut Session,
@@ -63,7 +63,7 @@ fn reads_of_hot_entries_are_served_from_the_tier() {
     let door = start();
     let mut session = door.cluster.connect("postgres");
     let mut client = client(&door);
-    assert_eq!(client.ask(&["GET", "k"]), Reply::Null); // the tier knows nothing of the cache
+    assert_eq!(client.ask(&["GET", "k"]), Reply::Null); // the tier does not know the cache yet
     set(&mut session, "k", "value");
     set(&mut session, "cold", "value");
     session.run(&format!(
@@ -114,7 +114,7 @@ fn changed_rows_are_not_served_from_copies() {
         assert_eq!(client.ask(&["GET", "k"]), Reply::bulk(value));
     };
     hot(&mut session, &mut client, "1");
-    // The client reads the old value before the commit, and never after it.
+    // The client reads the old value until the commit, and never after it.
     let update = format!("UPDATE {TABLE} SET value = 'x'");
     session.run("BEGIN");
     session.run(&update);
@@ -154,7 +154,7 @@ fn changed_rows_are_not_served_from_copies() {
     session.run(&format!("REVOKE SELECT ON {TABLE} FROM app"));
     let refused = app.ask(&["GET", "k"]).error();
     assert!(refused.starts_with("NOPERM"), "{refused}");
-    // A setting turns the tier off for the Redis protocol, too.
+    // The setting `pgcache.hot_tier` also turns the tier off for the Redis protocol.
     warm(&mut session, "k");
     session.run("ALTER SYSTEM SET pgcache.hot_tier = off");
     session.run("SELECT pg_reload_conf()");
@@ -165,9 +165,9 @@ fn changed_rows_are_not_served_from_copies() {
     });
 }
 
-/// Sessions write increasing numbers and read them into the tier, while Redis clients read: no reply is older than a
-/// number that was committed before its request. The test does not check the client-side cache of a tracking client,
-/// although that client is notified of each change.
+/// Sessions write increasing numbers and read them, so that the tier has copies, while Redis clients read. No reply may
+/// be older than a number that was committed before the request. One client tracks, but the test does not check its
+/// client-side cache.
 #[test]
 fn hot_hits_are_never_older_than_a_commit() {
     const KEYS: u64 = 8;

@@ -1,4 +1,4 @@
-//! Tests exact replies where the newest Redis differs from 7.0, and in cases that random commands seldom reach, on a
+//! Tests exact replies where the newest Redis differs from 7.0, and cases that random commands seldom reach, on a
 //! memory cache and on a table.
 
 use pgcache_tests::ask::Ask;
@@ -24,7 +24,8 @@ fn with_table(conf: &[&str]) -> Door {
     door
 }
 
-/// Requests before WATCH, requests between WATCH and EXEC, and whether EXEC then runs on a memory cache and on a table.
+/// The requests before WATCH, the requests between WATCH and EXEC, and whether EXEC then runs, on a memory cache and on
+/// a table.
 type Case<'w> = (&'w [&'w str], &'w [&'w [&'w str]], [bool; 2]);
 
 /// Runs the test with a client of each of the two databases.
@@ -52,7 +53,7 @@ fn clearing_a_cache_changes_no_watched_key_without_an_entry() {
         let mut other = door.client();
         other.ask(&["SELECT", database]);
         let (none, set): (&[&str], &[&str]) = (&[], &["SET", "k", "1"]);
-        // A table compares the entries, a memory cache counts changes.
+        // On a table, EXEC compares the entries; on a memory cache, it compares a count of changes.
         let cases: [Case<'_>; 5] = [
             (none, &[&["FLUSHALL"]], [true, true]),
             (none, &[&["FLUSHDB"]], [true, true]),
@@ -89,7 +90,7 @@ fn a_pause_of_writes_holds_writes_only() {
         let mut other = door.client();
         client.ask(&["SET", "k", "v"]);
         assert_eq!(other.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]), ok());
-        // A transaction that only reads runs.
+        // An EXEC that only reads runs during the pause.
         assert_eq!(client.ask(&["MULTI"]), ok());
         assert_eq!(client.ask(&["GET", "k"]), Reply::status("QUEUED"));
         assert_eq!(
@@ -101,8 +102,8 @@ fn a_pause_of_writes_holds_writes_only() {
         // An invalid request is not held back.
         let error = "ERR wrong number of arguments for 'set' command";
         assert_eq!(client.ask(&["SET", "k"]).error(), error);
-        // A command that writes is held back when it is queued. The EXEC of a command that was queued before is held
-        // back, too.
+        // A command that writes is held back when it is to be queued. The EXEC of a command that was queued before the
+        // pause is held back, too.
         let mut early = door.client();
         assert_eq!(client.ask(&["MULTI"]), ok());
         client.send(&Client::request(&[b"SET", b"k", b"w"]));
@@ -203,7 +204,7 @@ fn conditions_are_checked_where_there_is_an_entry() {
             client.ask(&["MSETEX", "2", "a", "1", "b"]).error(),
             "ERR wrong number of key-value pairs"
         );
-        // Valkey's form of DELEX IFEQ.
+        // DELIFEQ is Valkey's form of DELEX IFEQ.
         assert_eq!(client.ask(&["DELIFEQ", "k", "v"]), integer(0));
         client.ask(&["SET", "k", "v"]);
         assert_eq!(client.ask(&["DELIFEQ", "k", "w"]), integer(0));
@@ -254,7 +255,7 @@ fn a_user_whose_clients_are_to_end_must_exist() {
     let long = "n".repeat(200);
     let reply = kill(&["USER", &long]);
     assert_eq!(reply.error(), format!("ERR No such user '{long}'"));
-    // A role is created and dropped.
+    // The command knows a role as soon as it is created, and until it is dropped.
     session.run("CREATE ROLE nobody LOGIN");
     pgcache_tests::wait::wait_for("the role is seen", || {
         (kill(&["USER", "nobody"]) == integer(0)).then_some(())
@@ -373,7 +374,7 @@ fn each_command_of_the_table_has_a_function() {
             };
             let name = String::from_utf8(name).expect("names are ASCII");
             let request = shortest_request(client, &name);
-            // Some commands change what the client may send.
+            // Some commands change which commands the client may send, so each gets a new client.
             let mut fresh = door.client();
             assert_eq!(fresh.ask(&["SELECT", database]), ok());
             let request: Vec<&str> = request.iter().map(String::as_str).collect();
@@ -466,7 +467,7 @@ fn info_has_the_fields_of_dashboards() {
         let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
         line.parse::<f64>().expect("a number")
     };
-    // The first command of a connection.
+    // INFO is the first command of the connection.
     let mut first = door.client();
     let text = info(&mut first, "keyspace");
     assert!(text.contains("db1:keys=2,"), "{text}");
@@ -501,7 +502,7 @@ fn info_has_the_fields_of_dashboards() {
     };
     assert_eq!(run(&mut first).len(), 40);
     assert_eq!(run(&mut first), run(&mut watcher));
-    // A client that is held back by a pause counts as blocked.
+    // A client that a pause holds back counts as blocked.
     assert_eq!(first.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]), ok());
     watcher.send(&Client::request(&[b"SET", b"k", b"v"]));
     pgcache_tests::wait::wait_for("it is held", || {
@@ -512,7 +513,7 @@ fn info_has_the_fields_of_dashboards() {
     assert_eq!(number(&info(&mut first, "clients"), "blocked_clients"), 0.0);
 }
 
-/// Returns the numbers of keys and of keys that expire, and the mean time left in seconds, of each database in INFO.
+/// Returns the numbers of keys and of keys that expire, and the mean time left in seconds, for each database in INFO.
 fn keyspace(client: &mut Client) -> Vec<(String, [u64; 3])> {
     let text = client.ask(&["INFO", "keyspace"]).text();
     let line = |line: &str| {
@@ -556,7 +557,7 @@ fn info_counts_entries_of_all_caches_and_those_that_expire() {
         writer.ask(&["DEL", "e"]);
         writer.ask(&["GET", "a"]);
     }
-    // The first command of a connection, by a role that may not read one of the caches.
+    // INFO is the first command of the connection, and the role may not read one of the caches.
     let mut watcher = door.client();
     assert_eq!(watcher.ask(&["AUTH", "watcher", "x"]), ok());
     let found = keyspace(&mut watcher);
@@ -578,7 +579,7 @@ fn info_counts_entries_of_all_caches_and_those_that_expire() {
             .is_some_and(|(_, numbers)| *numbers == [1, 0, 0])
             .then_some(())
     });
-    // Of a large table some blocks are read.
+    // INFO reads only some blocks of a large table.
     session.run(
         "SELECT pg_stat_force_next_flush();
          INSERT INTO tab SELECT 'k' || k, 'v', CASE WHEN k % 2 = 0 THEN now() + '3000 s' END
@@ -636,7 +637,7 @@ fn increx_counts_within_bounds() {
         );
         let error = increx(&["BYINT", &least, "UBOUND", "-2", "SATURATE"]);
         assert_eq!(error.error(), "ERR applied increment would overflow");
-        // Lifetimes.
+        // INCREX also sets deadlines.
         client.ask(&["SET", "n", "1"]);
         let mut increx = |words: &[&str], left: i64| {
             let reply = client.ask(&[&["INCREX", "n"], words].concat());
@@ -658,9 +659,9 @@ fn increx_counts_within_bounds() {
         );
         // A deadline in the past removes the entry.
         assert_eq!(increx(&["PXAT", "1"], -2), both(6, 1));
-        // A sum that is refused stores nothing.
+        // If the sum is refused, INCREX stores nothing.
         assert_eq!(increx(&["UBOUND", "0"], -2), both(0, 0));
-        // Numbers with decimal places.
+        // INCREX accepts numbers with decimal places.
         let mut increx = |words: &[&str]| client.ask(&[&["INCREX", "f"], words].concat());
         assert_eq!(increx(&["BYFLOAT", "1.5"]), floats("1.5", "1.5"));
         assert_eq!(
@@ -712,7 +713,7 @@ fn increx_counts_within_bounds() {
             no_integer.error(),
             "ERR value is not an integer or out of range"
         );
-        // In a transaction, and with a role that may not update.
+        // Run INCREX in a transaction, and with a role that may not update.
         client.ask(&["MULTI"]);
         client.ask(&["INCREX", "m", "EX", "100"]);
         client.ask(&["INCREX", "m", "UBOUND", "1"]);

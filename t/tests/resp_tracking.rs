@@ -1,4 +1,4 @@
-//! Tests CLIENT TRACKING: the clients that are notified of each change, and that no client is missed.
+//! Tests CLIENT TRACKING: which clients are notified of each change, and that no client misses a change.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -12,14 +12,14 @@ use pgcache_tests::windows::{DRAIN_TO_READ, LetGo, paused, until_inside};
 
 use super::resp_differential::redis::Redis;
 
-/// Connects a client with version 3 of the protocol.
+/// Connects a client that uses protocol version 3.
 fn three(door: &Door) -> Client {
     let mut client = door.client();
     client.ask(&["HELLO", "3"]);
     client
 }
 
-/// Connects a client with version 3 of the protocol that tracks keys.
+/// Connects a client that uses protocol version 3 and tracks keys.
 pub fn tracking(door: &Door, options: &[&str]) -> Client {
     let mut client = three(door);
     let words = [&["CLIENT", "TRACKING", "ON"], options].concat();
@@ -27,7 +27,7 @@ pub fn tracking(door: &Door, options: &[&str]) -> Client {
     client
 }
 
-/// Returns the message about a key. None: the message that all keys have changed.
+/// Returns the message about a key, or, for None, the message that all keys have changed.
 pub fn invalidation(key: Option<&str>) -> Reply {
     let what = match key {
         Some(key) => Reply::Array(vec![Reply::bulk(key)]),
@@ -50,7 +50,7 @@ pub fn take(client: &mut Client) -> (Vec<Reply>, Vec<Reply>) {
     }
 }
 
-/// Returns the messages that have arrived.
+/// Returns the messages that have arrived. Fails if a reply is among them.
 pub fn messages(client: &mut Client) -> Vec<Reply> {
     let (messages, replies) = take(client);
     assert_eq!(replies, [], "nobody has asked");
@@ -71,8 +71,8 @@ fn a_reader_of_a_key_is_notified_once_of_any_change() {
     let read = |reader: &mut Client, key: &str| {
         reader.ask(&["GET", key]);
     };
-    // Changed by a command. The message is sent only once until the key is read again, and not for keys that the client
-    // has not read.
+    // Change keys by commands. The message is sent only once until the key is read again, and only for keys that the
+    // client has read.
     writer.ask(&["SET", "k", "1"]);
     read(&mut reader, "k");
     writer.ask(&["SET", "k", "2"]);
@@ -95,7 +95,7 @@ fn a_reader_of_a_key_is_notified_once_of_any_change() {
         );
         writer.ask(&["DEL", "n"]);
     }
-    // By SQL.
+    // Change keys through SQL.
     let cache = format!("cache => '{CACHE}'");
     let by_sql = [
         format!("SELECT cache_set_bytes('k', 'x', {cache})"),
@@ -115,7 +115,7 @@ fn a_reader_of_a_key_is_notified_once_of_any_change() {
         "BEGIN; SELECT cache_set_bytes('k', 'x', {cache}); ROLLBACK"
     ));
     assert_eq!(next(&mut reader), invalidation(Some("k")));
-    // All keys.
+    // Change all keys.
     for text in [
         format!("SELECT cache_clear('{CACHE}')"),
         format!("SELECT cache_set_bytes('z', 'x', {cache}); SELECT cache_drop('{CACHE}')"),
@@ -138,7 +138,7 @@ fn an_expiry_is_sent_at_the_deadline() {
     let after = began.elapsed();
     assert!(after > Duration::from_millis(250), "too early: {after:?}");
     assert!(after < Duration::from_secs(20), "too late: {after:?}");
-    // A changed deadline is reported at once; the old deadline is not reported later.
+    // A change of the deadline is reported at once, and nothing is reported at the old deadline.
     writer.ask(&["SET", "k", "v", "PX", "300"]);
     reader.ask(&["GET", "k"]);
     writer.ask(&["PERSIST", "k"]);
@@ -155,8 +155,8 @@ fn evictions_are_sent() {
     reader.ask(&["SET", "old", &"v".repeat(1000)]);
     assert_eq!(messages(&mut reader), []);
     reader.ask(&["GET", "old"]);
-    // An eviction does not count as the client's own change, although this client's writes cause it. The new keys are
-    // read, too, because entries that are only written would not evict an entry that was read.
+    // An eviction does not count as the client's own change, even if this client's writes cause it. Another client
+    // reads the new keys, because entries that are never read would not evict an entry that was read.
     let (mut other, value) = (door.client(), "v".repeat(1000));
     let (mut invalidations, mut replies) = (Vec::new(), 0);
     for batch in 0..20 {
@@ -177,7 +177,7 @@ fn evictions_are_sent() {
     assert_eq!(reader.ask(&["GET", "old"]), Reply::Null);
 }
 
-/// Two keys change after the network process has read the ring of changes and before it reads its client's command.
+/// Two keys change after the network process has read the ring of changes and before it reads a client's command.
 #[test]
 fn no_reply_is_newer_than_an_unsent_change() {
     let window = format!("pgcache.pause_window = {DRAIN_TO_READ}");
@@ -208,7 +208,7 @@ fn no_reply_is_newer_than_an_unsent_change() {
     assert_eq!(next(&mut client), invalidation(Some("a")));
 }
 
-/// The ring has room for one megabyte of changes.
+/// The ring holds at most one megabyte of changes.
 #[test]
 fn a_network_process_that_was_overtaken_invalidates_everything() {
     let door = Door::start(&[]);
@@ -260,7 +260,7 @@ fn a_role_that_may_not_read_gets_no_messages() {
     assert!(reader.ask(&["GET", "k"]).error().starts_with("NOPERM"));
     session.batch_execute(&set).expect("it can be set");
     assert_eq!(messages(&mut reader), []);
-    // Granted and revoked privileges take effect at each message.
+    // Each message checks the privileges of the moment, so a grant or a revocation takes effect at once.
     let grant = format!("GRANT SELECT ON {CACHE} TO app");
     session.batch_execute(&grant).expect("it can be granted");
     let mut all = tracking(&door, &["BCAST"]);
@@ -305,7 +305,7 @@ const STEPS: &[Step] = &[
         ],
     ),
     (0, &["CLIENT", "CACHING", "YES"]),
-    // Keys that the client reads.
+    // The default mode: the server tracks the keys that the client reads.
     (0, &["CLIENT", "TRACKING", "ON"]),
     (0, &["CLIENT", "TRACKINGINFO"]),
     (0, &["CLIENT", "GETREDIR"]),
@@ -341,7 +341,7 @@ const STEPS: &[Step] = &[
     (1, &["SET", "l", "x"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
     (1, &["SET", "l", "x"]),
-    // Not its own changes.
+    // NOLOOP: the client gets no message about its own changes.
     (0, &["CLIENT", "TRACKING", "ON", "NOLOOP"]),
     (0, &["CLIENT", "TRACKINGINFO"]),
     (0, &["GET", "l"]),
@@ -350,7 +350,7 @@ const STEPS: &[Step] = &[
     (0, &["GET", "l"]),
     (1, &["SET", "l", "other"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
-    // Only keys that the client selects (OPTIN).
+    // OPTIN: the server tracks only keys that the client selects.
     (0, &["CLIENT", "TRACKING", "ON", "OPTIN"]),
     (0, &["CLIENT", "TRACKING", "ON", "OPTOUT"]),
     (0, &["CLIENT", "CACHING", "NO"]),
@@ -379,7 +379,7 @@ const STEPS: &[Step] = &[
     (0, &["GET", "l"]),
     (1, &["MSET", "k", "1", "l", "2", "n", "3"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
-    // All keys with a prefix.
+    // BCAST: the server tracks all keys with a prefix.
     (
         0,
         &[
@@ -407,7 +407,7 @@ const STEPS: &[Step] = &[
     (1, &["SET", "any", "1"]),
     (0, &["SET", "own", "1"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
-    // Another client gets the messages. With version 2 of the protocol it gets them once it has subscribed.
+    // REDIRECT: another client gets the messages. With protocol version 2 it must have subscribed.
     (2, &["CLIENT", "TRACKING", "ON", "REDIRECT", "ID1"]),
     (2, &["CLIENT", "GETREDIR"]),
     (2, &["GET", "k"]),
@@ -425,7 +425,7 @@ const STEPS: &[Step] = &[
     (2, &["CLIENT", "GETREDIR"]),
 ];
 
-/// The output of one step: the replies to the client that sent the request, and messages, by client.
+/// The output of one step: the replies to the client that sent the request, and the messages by client.
 type Received = (Vec<Reply>, BTreeMap<usize, Vec<Reply>>);
 
 /// Returns the output of a server's clients at each step.
@@ -449,7 +449,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Received> {
         assert!(clients[*who].send(&Client::request(&words)));
         let mut replies = Vec::new();
         let mut messages = BTreeMap::new();
-        // Within a transaction the marker command would be queued.
+        // Within a transaction no marker can be sent, because it would be queued.
         collects = match words[0] {
             b"MULTI" => true,
             b"EXEC" => false,
@@ -462,7 +462,8 @@ fn play(mut clients: Vec<Client>) -> Vec<Received> {
             ));
             continue;
         }
-        // A client with version 2 that has subscribed can send only PING, which has the same reply on both servers.
+        // With protocol version 2, a client that has subscribed can send only PING. Both servers reply to it in the
+        // same way.
         let others = (0..clients.len()).filter(|other| other != who);
         for number in std::iter::once(*who).chain(others) {
             let client = &mut clients[number];
@@ -482,7 +483,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Received> {
                     Reply::Array(parts) if parts.last() == Some(&Reply::bulk("the mark")) => break,
                     push @ Reply::Push(_) => {
                         let all: &mut Vec<Reply> = messages.entry(number).or_default();
-                        // Redis sends several keys in one message, and pgcache may send a message twice.
+                        // Redis may name several keys in one message, and pgcache may send a message twice.
                         for push in one_by_one(push) {
                             if !all.contains(&push) {
                                 all.push(push);
@@ -552,9 +553,9 @@ fn clients_get_the_same_messages_as_from_redis() {
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }
 
-/// Many clients with a client-side cache, like those of redis-py and rueidis, and writers by both protocols. Each value
-/// contains its number; the numbers of a key only increase. After a client has seen a number, from any source, and has
-/// read all messages up to the marker, it must not show an older number of that key from its own cache.
+/// Many clients have a client-side cache, as in redis-py and rueidis, and writers use both protocols. The values of a
+/// key are increasing numbers. Once a number was acknowledged or read, and the client has read all messages up to a
+/// marker, the client's own cache must not contain an older number of that key.
 #[test]
 fn no_client_keeps_an_old_value() {
     const KEYS: u64 = 20;
@@ -564,7 +565,7 @@ fn no_client_keeps_an_old_value() {
     let (hits, misses) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let (door, done, stop, hits, misses) = (&door, &done, &stop, &hits, &misses);
-        // One writer for each share of the keys: its last number is committed when its reply has arrived.
+        // There is one writer for each share of the keys. A number is committed when the writer has received the reply.
         for share in 0..4 {
             scope.spawn(move || {
                 let mut rng = Rng::seeded(share + 1);
@@ -599,7 +600,7 @@ fn no_client_keeps_an_old_value() {
                     let at = rng.below(KEYS);
                     let key = format!("k{at}");
                     let least = done[at as usize].load(SeqCst);
-                    // The reply to the marker comes after the messages about all changes before it.
+                    // The reply to the marker arrives after the messages about all earlier changes.
                     for push in messages(&mut client) {
                         match push {
                             Reply::Push(parts) => match &parts[1] {
@@ -671,7 +672,7 @@ fn a_change_is_sent_within_five_milliseconds() {
     }
     times.sort();
     println!("median {:?}, p99 {:?}", times[500], times[990]);
-    // On a busy machine it may take longer; the goal is 5 ms.
+    // The goal is 5 ms; a busy machine may take longer.
     assert!(times[990] < Duration::from_millis(50), "{:?}", times[990]);
 }
 

@@ -1,5 +1,5 @@
-//! Tests CLIENT TRACKING of table caches: which clients are notified of which changes, the moment of the message, and
-//! changes that cause no message.
+//! Tests CLIENT TRACKING of table caches: which clients are notified of which changes, when the message arrives, and
+//! which changes cause no message.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::resp_tracking::{invalidation, messages, next, take, tracking};
 
 pub const TABLE: &str = "public.tab";
 
-/// Starts a server whose database 1 is a table cache, on which no background work runs.
+/// Starts a server whose database 1 is a table cache that no background process changes.
 pub fn start(storage: &str, conf: &[&str]) -> Door {
     let own = [
         "pgcache.resp_caches = 'public.door, public.tab'",
@@ -37,8 +37,8 @@ pub fn reader(door: &Door, options: &[&str]) -> Client {
     client
 }
 
-/// Two sessions: one that changes rows, and one that reads them, because a transaction that has written makes no
-/// copies.
+/// Two sessions: one changes rows, the other reads them. They are separate because a transaction that has written makes
+/// no copies.
 struct Sessions {
     writer: Session,
     warmer: Session,
@@ -83,7 +83,7 @@ pub fn warm(session: &mut Session, key: &str) {
     session.run(&format!("SELECT cache_get('{key}', '{TABLE}')"));
 }
 
-/// Returns statements that change one row, in every possible way.
+/// Returns statements that change one row, with every function and statement that can.
 fn changes() -> Vec<String> {
     let cache = format!("cache => '{TABLE}'");
     [
@@ -126,7 +126,8 @@ fn a_change_is_sent_by_its_commit_and_not_before() {
             sessions.run(&format!("BEGIN; {change}"));
             assert_eq!(messages(&mut client), [], "{change} is not committed");
             sessions.run("COMMIT");
-            // The reply to a request that was sent after COMMIT has returned comes after the message about the change.
+            // If the client sends a request after COMMIT has returned, it receives the message about the change before
+            // the reply.
             assert_eq!(messages(&mut client), [invalidation(Some("k"))], "{change}");
             sessions.run("DELETE FROM tab");
             sessions.read(&mut client, &["k"]);
@@ -136,7 +137,7 @@ fn a_change_is_sent_by_its_commit_and_not_before() {
     }
 }
 
-/// Reads without a copy: of existing and missing keys, in pipelines, and while a change waits for its commit.
+/// Reads that no copy serves: of existing and missing keys, in pipelines, and while a change waits for its commit.
 #[test]
 fn reads_of_an_executor_are_tracked() {
     let door = start("unlogged", &["pgcache.hot_tier = off"]);
@@ -145,7 +146,7 @@ fn reads_of_an_executor_are_tracked() {
     sessions.run("SET pgcache.hot_tier = on");
     sessions.warmer.run("SET pgcache.hot_tier = on");
     let set = |key: &str| format!("SELECT cache_set('{key}', 'x', cache => '{TABLE}')");
-    // The first check of the triggers ensures that all changes are noted.
+    // This read checks the triggers once, so that later reads know that all changes are noted.
     sessions.run(&set("k"));
     sessions.warm(&["k"]);
     for words in [
@@ -175,7 +176,7 @@ fn reads_of_an_executor_are_tracked() {
             );
         }
     }
-    // These reads are offloaded together.
+    // The network process offloads these reads together.
     for key in ["p", "q", "r"] {
         assert!(client.send(&Client::request(&[b"GET", key.as_bytes()])));
     }
@@ -188,7 +189,7 @@ fn reads_of_an_executor_are_tracked() {
         messages(&mut client),
         ["p", "q", "r"].map(|key| invalidation(Some(key)))
     );
-    // The client is notified when the transaction ends.
+    // The client is notified when the deadline has passed.
     let mut client = reader(&door, &[]);
     sessions.run(&format!("SELECT cache_set('k', 'v', '500 ms', '{TABLE}')"));
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
@@ -196,7 +197,7 @@ fn reads_of_an_executor_are_tracked() {
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
 }
 
-/// A read waits for a lock, and the row changes during the wait. The client is notified before the reply and after it.
+/// While a read waits for a lock, the row changes. The client is notified before the reply and after it.
 #[test]
 fn a_key_sent_during_a_read_is_sent_again() {
     let door = start("unlogged", &[]);
@@ -211,7 +212,7 @@ fn a_key_sent_during_a_read_is_sent_again() {
     sessions.read(&mut client, &["k"]);
     redirected.ask(&["GET", "k"]);
     sessions.run("BEGIN; LOCK TABLE tab; UPDATE tab SET value = 'x'");
-    // The commit removes this copy; the other key has none.
+    // The commit removes the copy of `k`. The other key has no copy, so the read waits.
     for client in [&mut client, &mut redirected] {
         assert!(client.send(&Client::request(&[b"MGET", b"k", b"other"])));
     }
@@ -236,8 +237,8 @@ fn a_key_sent_during_a_read_is_sent_again() {
     assert_eq!(next(&mut target), invalidation(None));
 }
 
-/// The message was sent long before the reply, because the read waits together with a write of the same pipeline. It is
-/// sent again after the reply.
+/// The read waits together with a write of the same pipeline, so the message is sent long before the read's reply. It
+/// must be sent again after the reply.
 #[test]
 fn a_key_sent_before_a_reply_is_sent_again() {
     let door = start("unlogged", &[]);
@@ -247,7 +248,7 @@ fn a_key_sent_before_a_reply_is_sent_again() {
     sessions.read(&mut client, &["k", "locked"]);
     let hold = "UPDATE tab SET value = 'held' WHERE key = 'locked'";
     sessions.run(&format!("BEGIN; {hold}"));
-    // The key is not hot, so the request is offloaded together with those that arrived with it.
+    // The key is not hot, so the request is offloaded together with the request that arrived with it.
     send_together(
         &mut client,
         &[&["MGET", "k", "cold"], &["SET", "locked", "x"]],
@@ -271,7 +272,7 @@ fn a_key_sent_before_a_reply_is_sent_again() {
     );
 }
 
-/// Checks that the message that all keys have changed follows the reply, whatever was sent before it.
+/// Checks that a message that all keys have changed follows the reply, whatever was sent before the reply.
 fn is_not_kept(client: &mut Client, value: &str) {
     assert!(client.send(&Client::request(&[b"GET", b"k"])));
     let reply = loop {
@@ -284,7 +285,7 @@ fn is_not_kept(client: &mut Client, value: &str) {
     assert_eq!(next(client), invalidation(None), "it is not to be kept");
 }
 
-/// Changes send no message while triggers are disabled, so the client must not keep a value that it reads during that
+/// While triggers are disabled, changes send no message. So the client must not keep a value that it reads during that
 /// time.
 #[test]
 fn while_changes_are_not_noted_each_read_is_invalidated_at_once() {
@@ -306,7 +307,7 @@ fn while_changes_are_not_noted_each_read_is_invalidated_at_once() {
     sessions.run("DO $$ DECLARE t text; BEGIN FOR t IN SELECT tgname FROM pg_trigger WHERE tgrelid = 'tab'::regclass
                   LOOP EXECUTE format('ALTER TABLE tab ENABLE ALWAYS TRIGGER %I', t); END LOOP; END $$");
     sessions.read(&mut client, &["k"]);
-    // A transaction that was prepared before the server was started.
+    // This transaction was prepared before the server started.
     sessions.run("BEGIN; UPDATE tab SET value = 'prepared'; PREPARE TRANSACTION 'p'");
     door.cluster.restart(Shutdown::Fast);
     let mut sessions = Sessions::of(&door);
@@ -323,8 +324,8 @@ fn while_changes_are_not_noted_each_read_is_invalidated_at_once() {
     assert_eq!(messages(&mut client), [], "it is heard of again");
 }
 
-/// Policies decide which rows a role may see, and one uuid has several spellings. In both cases the client must not
-/// keep values, and gets no messages about keys that it has not read.
+/// With policies, another role may see other rows; with uuid keys, one key has several spellings. In both cases the
+/// client must not keep values, and gets no messages about keys that it has not read.
 #[test]
 fn hidden_rows_and_keys_that_are_not_text_are_not_kept() {
     let door = start(
@@ -399,7 +400,7 @@ fn a_copy_that_comes_or_goes_is_no_change() {
     assert!(gone > 1000, "{gone} copies have made room");
     assert_eq!(messages(&mut client), []);
     assert_eq!(messages(&mut all), []);
-    // The change is still reported.
+    // The table's change is still reported.
     sessions.run("UPDATE tab SET value = 'x' WHERE key = 'k'");
     assert_eq!(messages(&mut client), [invalidation(Some("k"))]);
     assert_eq!(messages(&mut all), [invalidation(Some("k"))]);
@@ -432,7 +433,7 @@ fn changes_of_a_whole_cache_invalidate_everything() {
         sessions.run("ROLLBACK");
         assert_eq!(messages(&mut client), [], "{change} is rolled back");
         assert_eq!(messages(&mut all), [], "{change} is rolled back");
-        // A rollback also removes the copies.
+        // The rollback also removed the copies, so read the key again.
         sessions.read(&mut client, &["k"]);
         sessions.run(&format!("BEGIN; {change}; COMMIT"));
         assert_eq!(next(&mut client), invalidation(None), "{change}");
@@ -499,7 +500,7 @@ fn changes_undone_by_a_savepoint_are_not_sent() {
     }
 }
 
-/// A client that starts to track while a transaction is open is notified at its commit.
+/// A client that starts to track while a transaction is open is notified when the transaction commits.
 #[test]
 fn a_client_that_starts_tracking_before_the_commit_is_notified() {
     let door = start("unlogged", &[]);
@@ -565,7 +566,7 @@ fn an_expiry_in_a_table_is_sent_at_the_deadline() {
         assert!(after > Duration::from_millis(400), "too early: {after:?}");
         assert!(after < Duration::from_secs(20), "too late: {after:?}");
     }
-    // The sweep removes rows that were already reported, and notifies only the client that tracks all keys.
+    // The sweep removes rows whose expiry was already reported, and notifies only the client that tracks all keys.
     let mut all = reader(&door, &["BCAST", "PREFIX", "k"]);
     take(&mut all);
     sessions.run(&format!("SELECT cache_expire('{TABLE}')"));
@@ -641,7 +642,7 @@ fn a_role_that_may_not_read_a_table_gets_no_messages_of_it() {
 #[test]
 fn a_standby_refuses_to_track_a_table() {
     let door = start("logged", &[]);
-    door.client(); // it has begun
+    door.client(); // the server has created its caches
     let standby = door.cluster.standby();
     let socket = standby.folder.join("resp.sock");
     standby.down(Shutdown::Fast);
@@ -665,7 +666,8 @@ fn a_standby_refuses_to_track_a_table() {
         let refused = client.ask(&words).error();
         assert!(refused.contains("standby"), "{refused}");
     }
-    // A client that began to track before gets a message with each reply that it must keep no value.
+    // This client began to track before it selected the table. With each reply it gets a message that it must keep no
+    // value.
     client.ask(&["SELECT", "0"]);
     client.ask(&["CLIENT", "TRACKING", "ON"]);
     client.ask(&["SELECT", "1"]);
@@ -673,7 +675,8 @@ fn a_standby_refuses_to_track_a_table() {
     assert_eq!(next(&mut client), invalidation(None));
 }
 
-/// The apply process of replication changes rows without a client, and ends prepared transactions without a statement.
+/// The apply process of replication changes rows without any client, and ends prepared transactions without a statement
+/// on the cache.
 #[test]
 fn replicated_changes_are_sent() {
     let publisher = start("logged", &["wal_level = logical"]);
@@ -737,6 +740,6 @@ fn a_commit_is_sent_within_five_milliseconds() {
     }
     times.sort();
     println!("median {:?}, p99 {:?}", times[250], times[495]);
-    // On a busy machine it may take longer; the goal is 5 ms.
+    // The goal is 5 ms; a busy machine may take longer.
     assert!(times[495] < Duration::from_millis(50), "{:?}", times[495]);
 }

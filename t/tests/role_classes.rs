@@ -1,5 +1,5 @@
-//! Tests which roles may take room in shared structures. A role that may create nothing, or only temporary relations,
-//! takes none. Only CREATE on a schema gives a cache a slot. SECURITY.md promises this.
+//! Tests which roles may take space in shared structures, as SECURITY.md promises. A role that may create nothing, or
+//! only temporary relations, takes no space. Only a role with CREATE on a schema can create a cache with a slot.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -13,7 +13,7 @@ fn small() -> &'static Cluster {
     Cluster::with_tier(&["pgcache.hot_size = '4MB'"])
 }
 
-/// Returns how many caches of this database have a slot.
+/// Returns the number of caches of this database that have a slot.
 fn slots(admin: &mut Client) -> i64 {
     admin.number("SELECT count(*) FROM pgcache.figures()")
 }
@@ -22,7 +22,7 @@ fn records(admin: &mut Client) -> i64 {
     admin.number("SELECT count(*) FROM pgcache.sweep_figures()")
 }
 
-/// Returns a view like that of a memory cache, with a different id.
+/// Returns the statement for a view like that of a memory cache, but with this id.
 fn view(kind: &str, name: &str, id: &str) -> String {
     format!(
         "CREATE {kind} VIEW {name} AS SELECT e.key, e.value, e.expires_at FROM pgcache.memory_entries('id={id}') \
@@ -30,7 +30,7 @@ fn view(kind: &str, name: &str, id: &str) -> String {
     )
 }
 
-/// Returns a table that was made a cache by hand, with both triggers.
+/// Returns the statements for a table that is made a cache by hand, with both triggers.
 fn table(kind: &str, name: &str) -> String {
     format!(
         "CREATE {kind} TABLE {name} (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
@@ -40,7 +40,7 @@ fn table(kind: &str, name: &str) -> String {
     )
 }
 
-/// Opens a session of a role that may log in and make temporary relations, the privileges of PUBLIC.
+/// Opens a session of a role that has only the privileges of PUBLIC: it may log in and create temporary relations.
 fn stranger(database: &Database<'static>) -> Client {
     database.connect_as(&database.cluster.role())
 }
@@ -81,7 +81,7 @@ fn a_temporary_view_is_no_memory_cache() {
             "42P01",
         );
     }
-    // A view is also temporary if a relation that it names is.
+    // A view is also temporary if it names a temporary relation.
     mallory.run("CREATE TEMP TABLE other (i int)");
     mallory.run(&view("TEMP", "mixed", "99").replace(" FROM ", " FROM other, "));
     refused(
@@ -90,7 +90,8 @@ fn a_temporary_view_is_no_memory_cache() {
     );
     assert_eq!(slots(&mut admin), before);
     assert_eq!(admin.number("SELECT entries FROM pgcache.hot_tier"), 1);
-    // A view with the id of another role's cache does not take that cache from its readers, before and after a restore.
+    // A temporary view with the id of another role's cache does not make that cache unreadable, neither before nor
+    // after a restore.
     let id = admin.text("SELECT substring(pg_get_viewdef('m') FROM 'id=([0-9]+)')");
     mallory.run(&view("TEMP", "same", &id));
     assert_eq!(admin.lines("SELECT key, value FROM m"), ["k|v"]);
@@ -148,7 +149,7 @@ fn a_temporary_table_cache_works_and_takes_no_shared_resource() {
     }
     assert_eq!(slots(&mut admin), before);
     assert_eq!(records(&mut admin), swept);
-    // All leases are still available to other roles, too.
+    // All leases are still available to other roles.
     mallory.run(
         "SELECT l.* FROM generate_series(1, 5000) AS i, cache_lease('k' || i, cache => 't1') AS l",
     );
@@ -160,13 +161,14 @@ fn a_temporary_table_cache_works_and_takes_no_shared_resource() {
     let won = admin.number(
         "SELECT count(l.lease) FROM generate_series(1, 50) AS i, cache_lease('k' || i, cache => 'c') AS l",
     );
-    // Not all of them, because the hashes of the keys depend on the cache's oid and may collect in one partition.
+    // Not all 50 leases need to succeed, because the hashes of the keys depend on the cache's oid and may fall into one
+    // partition.
     assert!(won >= 30, "leases are left: {won}");
     admin.run("SELECT cache_create('m', storage => 'memory'), cache_set('k', 'v'); SELECT cache_set('k', 'v', cache => 'm')");
     admin.heat("k", "pgcache.main");
 }
 
-/// A role that may create nothing at all, not even temporary relations.
+/// The role may create nothing at all, not even temporary relations.
 #[test]
 fn a_role_without_temp_and_create_makes_no_cache() {
     let database = small().database();
@@ -191,7 +193,7 @@ fn a_role_without_temp_and_create_makes_no_cache() {
     assert_eq!(slots(&mut admin), before);
 }
 
-/// The class of roles that SECURITY.md advises to trust: their caches have slots until they are dropped.
+/// SECURITY.md advises to trust roles with CREATE on a schema, because their caches have slots until they are dropped.
 #[test]
 fn with_create_on_a_schema_caches_take_slots_until_they_are_dropped() {
     let database = small().database();

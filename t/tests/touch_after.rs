@@ -1,5 +1,5 @@
-//! Tests `touch_after`: a touch that would move a deadline only a little writes nothing, and returns the same as if it
-//! had written.
+//! Tests `touch_after`: a touch that would move a deadline only a little writes nothing, and returns the same result as
+//! a touch that writes.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -29,7 +29,8 @@ fn row(session: &mut Client) -> Vec<String> {
     session.lines("SELECT ctid, xmin, expires_at FROM c WHERE key = 'k'")
 }
 
-/// Runs a statement that returns one value, in a transaction. Returns the value, and whether the row was written.
+/// Runs a statement that returns one value, in a transaction. Returns the value, and whether the statement wrote the
+/// row.
 fn touched(session: &mut Client, statement: &str) -> (Option<String>, bool) {
     let before = row(session);
     session.run("BEGIN");
@@ -59,7 +60,7 @@ fn written(session: &mut Client, statement: &str, value: &str) {
     );
 }
 
-/// Sets the deadline as if the entry had been touched so long ago with a ttl of an hour.
+/// Sets the deadline as if the entry had been touched this many minutes ago with a ttl of an hour.
 fn age(session: &mut Client, minutes: u32) {
     session.run(&format!(
         "UPDATE c SET expires_at = clock_timestamp() + interval '1 hour' - interval '{minutes} minutes'"
@@ -100,7 +101,7 @@ fn a_touch_that_moves_a_deadline_by_little_writes_nothing() {
                 let ttl = "SELECT cache_ttl('k', 'c') > '59 minutes'";
                 assert!(session.holds(ttl), "{create}");
             }
-            // A longer ttl moves the deadline by much.
+            // A longer ttl moves the deadline by more than a tenth of the ttl.
             written(&mut session, "SELECT cache_touch('k', '2 hours', 'c')", "t");
         }
     }
@@ -123,14 +124,14 @@ fn a_touch_that_shortens_a_life_is_written() {
         "SELECT cache_touch('k', '59 minutes', 'c')",
         "t",
     );
-    // An entry without a deadline gets one.
+    // An entry without a deadline gets a deadline.
     for never in ["NULL", "'infinity'"] {
         session.run(&format!("UPDATE c SET expires_at = {never}"));
         written(&mut session, TOUCH, "t");
         session.run(&format!("UPDATE c SET expires_at = {never}"));
         written(&mut session, GET_TOUCH, "v");
     }
-    // An entry with a deadline loses it.
+    // An entry with a deadline loses the deadline.
     written(
         &mut session,
         "SELECT cache_touch('k', cache_forever(), 'c')",
@@ -138,7 +139,7 @@ fn a_touch_that_shortens_a_life_is_written() {
     );
     session.run(SET);
     written(&mut session, "SELECT cache_persist('k', 'c')", "t");
-    // The deadline that was shortened at random counts.
+    // The touch compares with the stored deadline, which jitter has shortened at random.
     session.run("SELECT cache_tune('c', ttl_jitter => 1)");
     for _ in 0..20 {
         session.run(SET);
@@ -190,8 +191,8 @@ fn a_transaction_touches_entries_that_it_has_written() {
     session.verified("c");
 }
 
-/// A touch that writes nothing is a read. It does not wait for another session's change of the row, and counts as made
-/// before that change.
+/// A touch that writes nothing is a read. It does not wait for another session's change of the row, and counts as if it
+/// happened before that change.
 #[test]
 fn a_left_touch_waits_for_no_lock_on_the_row() {
     let (database, mut session) = scene(CREATE);
@@ -314,7 +315,7 @@ fn attached_tables_compare_deadlines_as_they_hold_them() {
              SELECT cache_attach('c', expires_unit => '{unit}')"
         ));
         session.run("SELECT cache_set('k', 'v', '10 minutes', 'c')");
-        // Rounded up to whole units, the present deadline can be later than the new one.
+        // Deadlines are rounded up to whole units, so the stored deadline can be later than the requested deadline.
         for _ in 0..5 {
             left(
                 &mut session,
@@ -370,7 +371,7 @@ fn another_session_changes_the_setting() {
         let share = Some(share.to_owned()).filter(|share| share != "0");
         assert_eq!(session.value(shown), share);
     }
-    // Other settings do not affect it.
+    // Changes of other settings do not affect touch_after.
     other.run("SELECT cache_tune('c', ttl_jitter => 0.2), cache_alter('c', '1 day')");
     assert_eq!(session.text(shown), "0.1");
 }

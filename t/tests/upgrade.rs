@@ -1,5 +1,5 @@
 //! Tests pg_upgrade to the server that `make upgrade-check` names. Everything that pg_upgrade transfers, unlogged
-//! entries included, works on the new server as it did on the old.
+//! entries included, must work on the new server as it did on the old server.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use pgcache_tests::tier::{PRELOAD, Tiered};
 use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 
-/// The control, with an ordinary table: a failure of this test does not come from pgcache.
+/// The control uses an ordinary table: a failure of this test does not come from pgcache.
 #[test]
 #[ignore = "needs a second server: make upgrade-check names one"]
 fn servers_agree_on_a_table_of_anybodys() {
@@ -30,12 +30,12 @@ fn servers_agree_on_a_table_of_anybodys() {
     assert_eq!(session.lines("SELECT n FROM plain"), ["1"]);
 }
 
-/// A setting under which a sweep would soon remove the expired row of the contents. The servers that pg_upgrade starts
-/// must not sweep.
+/// With this setting a sweep would soon remove the expired row of the contents. The servers that pg_upgrade starts must
+/// not sweep.
 const SWEEPS: &str = "pgcache.expire_interval = '100ms'";
 const NO_SWEEPS: &str = "pgcache.expire_interval = 0";
 
-/// Additional objects: some need the tier, others depend on other tables and on the database.
+/// Additional objects: some need the tier, some depend on other tables or on the database.
 const MORE: &str = r"
     SELECT cache_create('quick', '1 hour', 'memory', 'jsonb', 100), cache_create('pages', storage => 'logged');
     SELECT cache_set_json('m', '[1]', cache => 'quick'), cache_set('g:1', 'page', cache => 'pages');
@@ -44,7 +44,7 @@ const MORE: &str = r"
     SELECT cache_depend('goods', $$'g:' || id$$, 'pages'), cache_depend('goods', $$'g:' || id$$, 'quick');
     DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET pgcache.lease_time = %L', current_database(), '3s'); END $$;
 ";
-/// Queries of the settings of memory caches and of dependencies.
+/// Queries for the settings of memory caches and of dependencies.
 const MORE_DEFINITIONS: &[&str] = &[
     "SELECT 'quick'::regclass::oid, substring(pg_get_viewdef('quick') FROM 'memory_entries.*')",
     "SHOW pgcache.lease_time",
@@ -54,7 +54,7 @@ fn whole_contents(session: &mut Client) -> Vec<String> {
     [contents(session), answers(session, MORE_DEFINITIONS)].concat()
 }
 
-/// The stopped old cluster with one database: its name, its contents, and the channel of `plain`.
+/// The old cluster, which is stopped, and its one database: the name, the contents, and the channel of `plain`.
 struct Old {
     cluster: Cluster,
     name: String,
@@ -140,7 +140,7 @@ fn check_sweeps(new: &Database) {
     assert_eq!(session.text("SELECT cache_get('in main')"), "v");
 }
 
-/// Checks that entries that were transferred as files are still unlogged.
+/// Checks after a crash that caches whose files were transferred are still unlogged.
 fn check_crash(new: &Database) {
     new.cluster.restart(Shutdown::Immediate);
     let mut session = new.connect();
@@ -183,7 +183,7 @@ fn pg_upgrade_may_link_files_and_needs_no_preload_for_itself() {
     check_upgrade(&["--link"], &["shared_preload_libraries = ''"]);
 }
 
-/// The extension is older than the library. This state needs no preparation before pg_upgrade.
+/// The extension is older than the library, which must need no preparation before pg_upgrade.
 #[test]
 #[ignore = "needs a second server: make upgrade-check names one"]
 fn an_old_extension_goes_through_pg_upgrade_and_is_updated_afterwards() {

@@ -27,7 +27,7 @@ fn received(watcher: &mut Client, count: usize) -> Vec<String> {
     payloads
 }
 
-/// Opens a session that listens.
+/// Opens a session that listens to the cache's channel.
 fn watcher(database: &Database, cache: &str) -> Client {
     let mut owner = database.connect();
     let channel = owner.text(&format!("SELECT cache_watch('{cache}')"));

@@ -1,4 +1,4 @@
-//! Tests distributed caches against attacks, and in one transaction with statements that Citus itself runs.
+//! Tests distributed caches against attacks, and in transactions with statements that Citus itself runs.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::refusal::refused;
@@ -14,7 +14,7 @@ fn a_transaction_sees_its_writes_over_any_connections_of_citus() {
     let (_nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
     for (at, session) in sessions.iter_mut().enumerate() {
-        // Uses several connections to a node.
+        // Citus uses several connections to a node for this statement.
         session.run("BEGIN; INSERT INTO c SELECT 'n' || i, 'x' FROM generate_series(1, 30) AS i");
         assert_eq!(session.number("SELECT cache_count('c')"), 30, "node {at}");
         let many = format!(
@@ -94,7 +94,7 @@ fn the_forwarding_function_takes_distributed_caches_alone() {
     }
     assert_eq!(session.number("SELECT count(*) FROM guarded"), 0);
 
-    // A role without privileges cannot keep a lock on a shard either.
+    // A role without privileges also cannot hold a lock on a shard.
     let mut stranger = nodes[0].connect_as("stranger", "postgres");
     for node in 0..3 {
         let sent = format!(
@@ -157,7 +157,7 @@ fn a_shard_of_one_key_counts_as_any() {
         assert_eq!(session.number(all), 40);
         assert_eq!(
             session.number("SELECT cache_delete_prefix('k3', 'c')"),
-            11, // k3 and k30 to k39
+            11, // k3, and k30 to k39
         );
         assert_eq!(session.value("SELECT cache_get('k3', 'c')"), None);
         session.run(
@@ -180,7 +180,7 @@ fn tables_of_other_roles_are_distributed_as_usual() {
     let beside = "SELECT count(DISTINCT colocationid) FROM pg_dist_partition WHERE logicalrelid IN ('c'::regclass, 'd'::regclass, 'pgcache.distributed'::regclass)";
     assert_eq!(session.number(beside), 1);
 
-    // Created outside cache_distribute(), with a dependency.
+    // This cache depends on a source, and is distributed without cache_distribute().
     session.run(
         "CREATE TABLE source (id text PRIMARY KEY, v text); INSERT INTO source VALUES ('k1', 'a');
          SELECT cache_create('dependent'), 1; SELECT cache_depend('source', 'id', 'dependent');
@@ -204,7 +204,7 @@ fn a_statement_that_fails_has_written_on_no_node() {
     for session in &mut sessions {
         session
             .run("SELECT cache_set('n' || i, '1', cache => 'c') FROM generate_series(1, 30) AS i");
-        // The calls run on the shards, on each separately.
+        // Citus runs the calls on each shard separately.
         for writing in [
             "SELECT cache_incr(key, 1000, cache => 'c') FROM c",
             "SELECT count(cache_delete(key, 'c')), 1 / (count(*) - count(*)) FROM c",
@@ -218,9 +218,9 @@ fn a_statement_that_fails_has_written_on_no_node() {
             let as_before = "SELECT count(*) FROM cache_scan('n', max_rows => 100, cache => 'c') WHERE value = '1'";
             assert_eq!(session.number(as_before), 30, "{writing}");
         }
-        // In a transaction block the calls are one transaction.
+        // In a transaction block all calls are one transaction.
         session.run("BEGIN; SELECT count(cache_incr(key, 1000, cache => 'c')) FROM c WHERE key = 'n1'; ROLLBACK");
-        // Without this setting, which a user may turn off, a call that fails must still leave no effect.
+        // A user may turn this setting off. A statement that fails must still leave no effect.
         session.run("SET citus.function_opens_transaction_block = off");
         for i in 1..=10 {
             let failing = format!(

@@ -1,4 +1,4 @@
-//! Tests `cache_fetch` and leases on distributed caches, from the node of the key and from other nodes.
+//! Tests `cache_fetch` and leases on distributed caches, on the key's node and on other nodes.
 
 use std::thread;
 use std::time::Instant;
@@ -16,7 +16,7 @@ fn spread() -> (Vec<Cluster>, Vec<Client>) {
     (nodes, sessions)
 }
 
-/// Returns a key of each node, according to the first session.
+/// Returns a key for each node, as the first session places them.
 pub fn a_key_of_each(sessions: &mut [Client]) -> Vec<String> {
     let groups: Vec<i64> = sessions
         .iter_mut()
@@ -117,7 +117,7 @@ fn a_fetch_answers_where_nothing_can_be_stored() {
                 assert_eq!(session.text(&fetch), "v", "{mode}");
                 session.run("ROLLBACK");
             }
-            // A fetch in a savepoint that is rolled back, and in a transaction.
+            // Fetch in a savepoint that is rolled back, and in a transaction.
             session.run("BEGIN; SAVEPOINT s");
             assert_eq!(session.text(&fetch), "v");
             session.run("ROLLBACK TO s; COMMIT");
@@ -184,14 +184,14 @@ fn a_lease_is_good_on_every_node_and_for_one_store() {
             let store = |value: &str| {
                 format!("SELECT cache_set_leased('{key}', '{value}', {lease}, cache => 'c')")
             };
-            // After a rollback the lease is valid again.
+            // After the store is rolled back, the lease is valid again.
             sessions[other].run(&format!("BEGIN; {}; ROLLBACK", store("undone")));
             assert_eq!(sessions[other].lines(&store("v")), ["t"]);
             assert_eq!(sessions[winner].lines(&store("late")), ["f"]);
             assert_eq!(sessions[winner].lines(&ask), ["v|hit|"]);
             sessions[other].run(&format!("SELECT cache_delete('{key}', 'c')"));
 
-            // A lease that its holder gives up, and a lease that a write voids.
+            // A holder can give up its lease, and a write voids a lease.
             let number = |line: &str| line.rsplit('|').next().unwrap().to_owned();
             let lease = number(&sessions[winner].lines(&ask)[0]);
             let release = format!("SELECT cache_release('{key}', {lease}, 'c')");
@@ -246,7 +246,7 @@ fn a_transaction_that_has_written_waits_for_no_lease() {
     assert_eq!(sessions[1].lines(&own), ["win"]);
     assert_eq!(sessions[0].lines(&own), ["busy"]);
     sessions[0].run("COMMIT");
-    // The transaction becomes read-only here, after a write on another node.
+    // The transaction becomes read-only on this node after a write on another node.
     sessions[0].run(&format!(
         "BEGIN; SELECT cache_set('{}', 'v', cache => 'c'); SET TRANSACTION READ ONLY",
         keys[1]

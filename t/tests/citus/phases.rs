@@ -1,4 +1,4 @@
-//! Tests whether Citus commits a transaction that writes on this node and on another in one phase or in two.
+//! Tests whether Citus commits a transaction in one phase or in two, depending on the nodes that it writes to.
 
 use std::sync::mpsc::Receiver;
 
@@ -11,7 +11,7 @@ use postgres::error::DbError;
 use super::loads::a_key_of_each;
 use super::spread::cluster;
 
-/// A session on the coordinator that is notified of each message to another node.
+/// A session on the coordinator, which receives a notice for each message to another node.
 struct Watched {
     session: Client,
     notices: Receiver<DbError>,
@@ -29,7 +29,7 @@ impl Watched {
         }
     }
 
-    /// Returns the text with the keys of the nodes in place of $0, $1 and $2.
+    /// Replaces $0, $1 and $2 in the text by keys of the nodes 0, 1 and 2.
     fn with_keys(&self, text: &str) -> String {
         let each = self.keys.iter().enumerate();
         each.fold(text.to_owned(), |text, (at, key)| {
@@ -37,7 +37,7 @@ impl Watched {
         })
     }
 
-    /// Returns how many nodes prepared the transaction, and how many committed it in one phase.
+    /// Runs the statements. Returns how many nodes prepared the transaction, and how many committed it in one phase.
     fn phases(&mut self, statements: &str) -> (usize, usize) {
         self.notices.try_iter().for_each(drop);
         self.session.run(&self.with_keys(statements));
@@ -56,8 +56,8 @@ impl Watched {
     }
 }
 
-/// Statements that node 0 runs and that must commit in two phases. `c` is a cache, `p` another table distributed by
-/// Citus, and `own` a local table of node 0.
+/// Statements that run on node 0 and must commit in two phases. `c` is a cache, `p` another table that Citus
+/// distributes, and `own` a local table of node 0.
 const IN_TWO: &[&str] = &[
     "BEGIN; UPDATE p SET value = 'x' WHERE key = $1; SELECT cache_set($0, '1', cache => 'c'); COMMIT",
     "BEGIN; SELECT cache_set($0, '1', cache => 'c'); UPDATE p SET value = 'x' WHERE key = $1; COMMIT",
@@ -70,15 +70,15 @@ const IN_TWO: &[&str] = &[
     "BEGIN; SAVEPOINT s; UPDATE p SET value = 'x' WHERE key = $1; RELEASE s; SAVEPOINT t; SELECT cache_set($0, '1', cache => 'c'); RELEASE t; COMMIT",
     "BEGIN; SAVEPOINT s; SELECT cache_set($0, '1', cache => 'c'); ROLLBACK TO s; SELECT cache_set($0, '2', cache => 'c'); UPDATE p SET value = 'x' WHERE key = $1; COMMIT",
     "BEGIN; SAVEPOINT s; UPDATE p SET value = 'x' WHERE key = $1; ROLLBACK TO s; UPDATE p SET value = 'y' WHERE key = $1; SELECT cache_set($0, '2', cache => 'c'); COMMIT",
-    // One statement, functions, procedures that commit.
+    // A single statement, functions, and procedures that commit.
     "SELECT change($1), cache_set($0, '1', cache => 'c')",
     "SELECT cache_set($0, '1', cache => 'c'), change($1)",
     "DO $$ BEGIN UPDATE p SET value = 'x' WHERE key = $1; PERFORM cache_set($0, '1', cache => 'c'); END $$",
     "CALL change_both($1, $0)",
-    // Prepared statements, before and after their plans are kept.
+    // Prepared statements, before and after Postgres keeps their plans.
     "BEGIN; EXECUTE change ($1); EXECUTE store ($0); COMMIT",
     "BEGIN; EXECUTE change ($1); EXECUTE store ($0); COMMIT; BEGIN; EXECUTE store ($0); EXECUTE change ($1); COMMIT",
-    // MERGE, reference tables, several nodes, a trigger at the commit, another isolation.
+    // MERGE, reference tables, several nodes, a trigger at the commit, and other isolation levels.
     "BEGIN; SELECT cache_set($0, '1', cache => 'c'); MERGE INTO p USING q ON p.key = q.key AND p.key = $1 WHEN MATCHED THEN UPDATE SET value = 'm'; COMMIT",
     "BEGIN; SELECT cache_set($0, '1', cache => 'c'); UPDATE reference SET value = 'x'; COMMIT",
     "BEGIN; SELECT cache_set($0, '1', cache => 'c'); UPDATE p SET value = 'x' WHERE key = $1; UPDATE p SET value = 'x' WHERE key = $2; COMMIT",
@@ -86,7 +86,7 @@ const IN_TWO: &[&str] = &[
     "BEGIN; INSERT INTO deferred VALUES ($1); SELECT cache_set($0, '1', cache => 'c'); COMMIT",
     "BEGIN ISOLATION LEVEL SERIALIZABLE; UPDATE p SET value = 'x' WHERE key = $1; SELECT cache_set($0, '1', cache => 'c'); COMMIT",
     "BEGIN; UPDATE p SET value = 'x' WHERE key = $1; SELECT cache_set($0, '1', cache => 'c'); SET TRANSACTION READ ONLY; COMMIT",
-    // The local write goes into a table that only this node has.
+    // The local write goes to a table that only this node has.
     "BEGIN; INSERT INTO own VALUES (1); SELECT cache_set($1, '1', cache => 'c'); COMMIT",
     "BEGIN; SELECT cache_set('k', '1', cache => 'beside'); SELECT cache_set($1, '1', cache => 'c'); COMMIT",
     // Citus evaluates the call before it begins its own statement.
@@ -157,7 +157,7 @@ fn writes_on_this_node_and_another_commit_in_two_phases() {
             "{statements}: {prepared}, {once}"
         );
     }
-    // COPY, after a call and before it.
+    // COPY after a call, and before it.
     let [here, there] = [&watched.keys[0], &watched.keys[1]].map(String::clone);
     let store = format!("SELECT cache_set('{here}', 'v', cache => 'c')");
     for first in [true, false] {

@@ -1,4 +1,4 @@
-//! Tests caches that `cache_distribute` has distributed: the results of functions from each node, and the calls that
+//! Tests caches that were distributed by `cache_distribute`: the results of functions on each node, and the calls that
 //! are refused.
 
 use std::thread;
@@ -71,7 +71,7 @@ const CALLS: &[&str] = &[
     "cache_delete_prefix('x', $c)",
     "* FROM pgcache.verify($c)",
     "cache_count($c)",
-    // Errors.
+    // These calls fail.
     "cache_set(NULL, '1', cache => $c)",
     "cache_set('k', '1', '-1 s', $c)",
     "cache_incr('b', cache => $c)",
@@ -107,7 +107,7 @@ fn answers(
     all.into_iter().map(of_any).collect()
 }
 
-/// Runs a call by the extended protocol, as text.
+/// Runs a call through the extended query protocol, with results as text.
 fn extended(session: &mut Client, call: &str) -> Result<Vec<String>, postgres::Error> {
     let inner = call.strip_prefix("SELECT ").unwrap();
     let rows = match inner.contains(" FROM ") {
@@ -197,7 +197,7 @@ fn unsupported_calls_over_shards_raise_a_clear_error() {
         }
     }
     assert!(refusals >= 6, "{refusals}");
-    // Calls that a distributed cache does not support are refused.
+    // A distributed cache does not support these calls.
     sessions[0].run("CREATE TABLE source (id text PRIMARY KEY)");
     for call in [
         "cache_depend('source', 'id', 'c')",
@@ -287,7 +287,7 @@ fn a_read_of_many_keys_or_of_all_is_one_message_to_each_node() {
             .filter(|notice| notice.message().contains("at_key"))
             .count();
         assert_eq!(sent, 2, "{read}");
-        // A transaction sees its own writes, through every connection.
+        // A transaction sees its own writes, whichever connection Citus uses.
         session.run("BEGIN; UPDATE c SET value = value WHERE key IN ('k1', 'k2', 'k3')");
         assert_eq!(session.number(&read), 100, "{read}");
         session.run("COMMIT");
@@ -346,7 +346,7 @@ fn live_entries_move_to_shards_and_settings_count_everywhere() {
     sessions[0]
         .run("SELECT cache_delete('k1', 'c'), cache_delete('k2', 'c'), cache_delete('k3', 'c')");
     for session in &mut sessions {
-        assert_eq!(session.number(hits), 97); // nothing from before
+        assert_eq!(session.number(hits), 97); // without the hits from before
     }
     sessions[0].run("SELECT cache_alter('c', ttl => '2 hours', max_entries => 80)");
     for (node, session) in sessions.iter_mut().enumerate() {
@@ -359,7 +359,7 @@ fn live_entries_move_to_shards_and_settings_count_everywhere() {
             )));
         }
     }
-    // Each of the 8 shards gets an eighth of 80.
+    // The cache's limit is 80, so each of the 8 shards gets 10.
     let settings = sessions[0].lines(
         "SELECT DISTINCT result FROM run_command_on_shards('c', $$SELECT string_agg(encode(tgargs, 'escape'), ' ' ORDER BY tgname) FROM pg_trigger WHERE tgrelid = '%s'::regclass$$)",
     );
@@ -374,7 +374,7 @@ fn live_entries_move_to_shards_and_settings_count_everywhere() {
     for session in &mut sessions {
         refused(session.try_lines("SELECT cache_get('k1', 'c')"), "42P01");
     }
-    // A local cache of that name works as a local cache.
+    // A local cache with the name works as a local cache.
     sessions[1].run("SELECT cache_create('c'); SELECT cache_set('k', 'v', cache => 'c')");
     assert_eq!(sessions[1].text("SELECT cache_get('k', 'c')"), "v");
 }
@@ -435,7 +435,7 @@ fn a_write_here_and_one_elsewhere_are_committed_in_two_phases() {
             "{told:?}"
         );
     }
-    // A write of one node commits in one phase, and a read is one message.
+    // A transaction that writes on one node commits in one phase, and a read is a single message.
     session.run(&format!(
         "SELECT cache_set('{}', 'w', cache => 'c')",
         keys[1]
@@ -549,7 +549,7 @@ fn internal_calls_between_nodes_grant_no_more_than_sql() {
             ["42601", "42602", "42P01"].contains(&sqlstate(&error)),
             "{error:?}"
         );
-        // Citus would crash on the look-up of the node of NULL.
+        // For NULL, Citus would crash when it looks up the node.
         for call in [
             "SELECT * FROM pgcache.at_key(NULL, 1, 'cache_get', ARRAY['=k', '=c'])",
             "SELECT pgcache.at_key(NULL, 1, 'cache_get', ARRAY['=k', '=c'])",
@@ -561,7 +561,7 @@ fn internal_calls_between_nodes_grant_no_more_than_sql() {
         ] {
             assert_eq!(app.lines(call), [""], "{call}");
         }
-        // A call that was sent to the wrong node does nothing.
+        // A call that arrives at the wrong node does nothing.
         let mut session = node.connect("postgres");
         assert_eq!(
             session.lines("SELECT * FROM pgcache.at_key('k1', 99, 'cache_delete_prefix', ARRAY['=k', '=public.c'])"),
@@ -588,7 +588,7 @@ fn calls_computed_on_shards_contact_no_other_node() {
         error.message(),
         "cannot call the node that holds the entries of cache \"c\" from here"
     );
-    // In this query this node sends the calls to the other nodes.
+    // In this query the session's node itself sends the calls to the other nodes.
     let here = "WITH o AS MATERIALIZED (SELECT key FROM orders ORDER BY id OFFSET 0) SELECT count(cache_get(key, 'c')) FROM o";
     assert_eq!(session.number(here), 100);
 }

@@ -1,4 +1,4 @@
-//! Tests writes of plain SQL into a distributed cache, by every statement and from every node.
+//! Tests writes by plain SQL into a distributed cache, with every kind of statement and from every node.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use postgres::Client;
 
 use super::spread::cluster;
 
-/// Statements that write the keys k1 to k20 of `c` with the value `new`, all of them or some.
+/// Statements that write the value `new` to some or all of the keys k1 to k20 of `c`.
 const WRITES: &[&str] = &[
     "INSERT INTO c VALUES ('k1', 'new'), ('k2', 'new'), ('k3', 'new'), ('k5', 'new'), ('k13', 'new')",
     "INSERT INTO c VALUES ('k1', 'new'), ('k2', 'new'), ('k3', 'new') ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -23,7 +23,7 @@ const WRITES: &[&str] = &[
     "PREPARE one (text) AS INSERT INTO c VALUES ($1, 'new'); EXECUTE one ('k1'); EXECUTE one ('k2'); DEALLOCATE one",
 ];
 
-/// The same writes after this node has already run a part of the transaction.
+/// Statements before the write. In the second case the session's node has already run a part of the transaction.
 const IN_BLOCKS: [&str; 2] = [
     "",
     "BEGIN; DELETE FROM c WHERE key = 'k1'; DELETE FROM c WHERE key = 'k2'; DELETE FROM c WHERE key = 'k3'; ",
@@ -76,7 +76,7 @@ fn every_statement_takes_the_place_of_expired_rows_from_every_node() {
     for session in &mut sessions {
         assert_eq!(session.lines("SELECT * FROM pgcache.verify('c')"), [""; 0]);
     }
-    // After it was made local again, it is an ordinary cache.
+    // After the cache was made local again, it works as an ordinary cache.
     sessions[0]
         .run("SELECT undistribute_table('c'); SELECT cache_set('k1', 'local', cache => 'c')");
     assert_eq!(sessions[0].text("SELECT cache_get('k1', 'c')"), "local");
