@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs a command as an ordinary user of this machine, in a copy of this checkout in the user's home: with 1,024 open
-# files, no sudo, and of root's files only the Rust and the settings of package managers. Creates the user (called
-# tester) if it does not exist. need.sh must have installed the packages that the command needs.
+# Runs a command as an ordinary user of this machine, in a copy of this checkout in the user's home. The user may open
+# 1,024 files, has no sudo, and gets only two things from root: Rust and the settings of package managers. Creates the
+# user (called tester) if it does not exist. need.sh must have installed the packages that the command needs.
 #
-# Usage, as root: as-user.sh COMMAND...        environment: AS_USER=name; the rest of it is handed on
+# Usage, as root: as-user.sh COMMAND...        environment: AS_USER=name; the rest is passed on
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/say.sh
@@ -19,14 +19,16 @@ here=$home/pgcache
 mine=${HOME%/}
 PATH=$(scripts/rust-path.sh)
 
-# Replaces all but the build folder of an earlier run, which makes the second run faster. Copies Git's own folder, too.
+# Copies the checkout, Git's folder included. Keeps the build folder of an earlier run, so that the second run is
+# faster.
 copy_checkout() {
     mkdir -p "$here"
     find "$here" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
     tar --exclude=./build --exclude=./target -cf - . | tar -C "$here" -xf -
 }
 
-# Copies the settings of package managers, for the way to the network, and the packages that they have fetched.
+# Copies the settings of package managers, which may be needed to reach the network, and the packages that they have
+# fetched.
 copy_settings() {
     local name
     for name in .cargo/config.toml .cargo/config .cargo/registry .npmrc .config/pip .pip .config/go .gemrc .gitconfig; do
@@ -37,7 +39,7 @@ copy_settings() {
     done
 }
 
-# Copies a toolchain without its manual, which is most of it.
+# Copies a toolchain without its manual, which is the largest part.
 copy_toolchain() {
     local from=$1 to=$2
     [ ! -e "$to/bin/rustc" ] || ! cmp -s "$from/bin/rustc" "$to/bin/rustc" || return 0
@@ -46,7 +48,7 @@ copy_toolchain() {
     tar -C "$from" --exclude=./share -cf - . | tar -C "$to" -xf -
 }
 
-# Copies Rust itself, unless every user may run it where it is, such as a distribution's: its folder may be /usr.
+# Copies Rust, unless the user may run it where it is, such as a distribution's Rust, whose folder may be /usr.
 copy_rust() {
     local sysroot
     sysroot=$(rustc --print sysroot)
@@ -57,7 +59,7 @@ copy_rust() {
     fi
 }
 
-# Copies a nightly toolchain, with rustup as rustup has it (nightly.sh).
+# Copies a nightly toolchain, with rustup itself, for nightly.sh.
 copy_nightly() {
     local chain programs
     rm -rf "${home:?}/.cargo/bin"
@@ -74,7 +76,7 @@ copy_nightly() {
 
 as_them() { setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"; }
 
-# Prints the folders of our PATH that the user may use.
+# Prints the folders of root's PATH that the user may use.
 their_path() {
     local folder
     printf '%s' "$home/rust/bin"
@@ -87,7 +89,7 @@ their_path() {
     printf ':%s' "$home/.cargo/bin"
 }
 
-# A second run, from another checkout perhaps, would take the files away under the first.
+# A second run, perhaps from another checkout, would delete the files that the first run uses.
 exec 8>"$home/.pgcache.lock"
 flock --nonblock 8 || die "another as-user.sh is at work in $here: wait for it, or name another user with AS_USER=."
 
@@ -97,7 +99,7 @@ copy_rust
 copy_nightly
 chown -R "$user:" "$home"
 
-# Passes on our environment, except variables that point into our own home or name our user.
+# Passes on the environment, except variables that point into root's home or name root.
 for name in $(compgen -e); do
     case $name=${!name} in
         PATH=*) ;;

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs real software over its own tables, which pgcache has attached as caches, in a throwaway cluster. Compares the
-# output with examples/attach/README.md. Packages from pip and npm go to the cache folder, not into the checkout; PHP
-# needs packages of the distribution.
+# Runs real software over its own tables in a throwaway cluster, after pgcache has attached the tables as caches.
+# Compares the output with examples/attach/README.md. Packages from pip and npm go to the cache folder, not into the
+# checkout; PHP needs packages of the distribution.
 #
-# Usage: attached.sh [PROGRAM...]      cache_table.py, sessions.js, keyv.js, laravel.php, symfony.php; all of them when
-#                                      none is named
+# Usage: attached.sh [PROGRAM...]      cache_table.py, sessions.js, keyv.js, laravel.php, symfony.php; all if none is
+#                                      named
 . "$(dirname "$0")/head.sh"
 [ $# -gt 0 ] || set -- cache_table.py sessions.js keyv.js laravel.php symfony.php
 
@@ -45,7 +45,7 @@ run() {
     esac
 }
 
-# Prints the output that the page shows below the line that names the program.
+# Prints the output that the page shows below the line with the program's name.
 shown() {
     awk -v program="$1" '$0 == program { here = 1 } /^```/ { inside = here && $0 == "```text"; if (!inside && $0 == "```") here = 0; next } inside' \
         examples/attach/README.md
@@ -53,7 +53,7 @@ shown() {
 
 stop_cluster() { scripts/cluster.sh remove "$cluster" >/dev/null 2>&1 || true; }
 
-# Checks each program in a database of its own.
+# Checks a program in its own database.
 check() {
     local program=$1 name=${1%.*} verdict=FAILED from
     from=$(date +%s%3N)
@@ -76,7 +76,7 @@ cluster=attached
 failed=0
 trap stop_cluster EXIT
 stop_cluster
-# No sweeps but those that a program calls for: it meets expired rows that still exist.
+# Sweeps run only when a program calls for one, so that the programs meet expired rows.
 scripts/cluster.sh start "$cluster" 'pgcache.expire_interval = 0' 8>&-
 eval "$(scripts/cluster.sh env "$cluster")"
 for program in "$@"; do

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Sourced, after say.sh, by the files of scripts/check that need a clean Debian or Ubuntu. Makes base systems with
-# debootstrap, keeps them in the folder of cache-dir.sh, and gives them what they need of the host. They need root.
+# Sourced after say.sh by the files of scripts/check that need a clean Debian or Ubuntu. Makes base systems with
+# debootstrap, keeps them in the folder of cache-dir.sh, and copies the host's network settings into them. Needs root.
 #
-#   work_for TARGET [MB]            sets `work`, a folder in the cache that goes when we do (clear_away)
-#   make_base SUITE KIND PACKAGES   sets BASE to a tar file; PACKAGES are joined by commas
-#   unpack_base ROOT                with names, certificates and apt's proxy of the host
-#   enter ROOT COMMAND...           runs it in ROOT, in namespaces of its own: its mounts and processes end with it
-#   enter_as_root ROOT WORD...      runs the script on the standard input there, as root and without our environment
-#   leave                           ends it, for a trap: unshare itself ignores TERM
+#   work_for TARGET [MB]            sets `work`, a folder in the cache that is removed at the end (clear_away)
+#   make_base SUITE KIND PACKAGES   sets BASE to a tar file; PACKAGES are separated by commas
+#   unpack_base ROOT                unpacks it, with names, certificates and apt's proxy of the host
+#   enter ROOT COMMAND...           runs it in ROOT, in its own namespaces: its mounts and processes end with it
+#   enter_as_root ROOT WORD...      runs the script on standard input there, as root and with a clean environment
+#   leave                           ends it, in a trap, because unshare itself ignores TERM
 
 work_for() {
     local cache
@@ -28,7 +28,8 @@ clear_away() {
 
 ubuntu_keys=${UBUNTU_KEYRING:-/usr/share/keyrings/ubuntu-archive-keyring.gpg}
 
-# Of a suite of this machine's distribution: the machine's mirror. Of another's: debootstrap's own choice, or MIRROR.
+# For a suite of this machine's distribution, prints the machine's mirror. For another distribution, prints MIRROR, or
+# nothing, so that debootstrap chooses.
 mirror_for() {
     local distribution=debian
     ! is_ubuntu "$1" || distribution=ubuntu
@@ -37,7 +38,8 @@ mirror_for() {
 
 make_base() {
     local suite=$1 kind=$2 packages=$3 cache mirror folder
-    # All of Ubuntu's suites are made by one script of debootstrap's; an older one lacks their newer names.
+    # debootstrap makes all Ubuntu suites with the same script. Name that script, because an older debootstrap does not
+    # know the newer suites.
     local -a how=() script=()
     cache=$(scripts/cache-dir.sh)
     BASE=$cache/$kind-$suite.tar
@@ -65,7 +67,7 @@ make_base() {
 
 is_ubuntu() { [[ $1 =~ ^(jammy|noble|plucky|questing|resolute)$ ]]; }
 
-# A system has these from its installer: what was mended since its release.
+# Adds the suites with updates since the release, which an installer would also configure.
 more_sources() {
     local root=$1 suite line mirror security components=main
     suite=$(sed -n 's/^VERSION_CODENAME=//p' "$root/etc/os-release")
@@ -97,7 +99,7 @@ unpack_base() {
 
 INNER=
 
-# The first process inside must stay root: a change of user would undo --kill-child.
+# The first process inside must stay root, because a change of user would undo --kill-child.
 enter() {
     local status=0
     # shellcheck disable=SC2016

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make bench`: runs every benchmark and builds its page; arguments are passed to bench/run.sh.
+# `make bench`: runs every benchmark and builds its page. Arguments are passed to bench/run.sh.
 . "$(dirname "$0")/head.sh"
 need rust server redis charts
 need_files 4096 'make bench'

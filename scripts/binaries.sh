@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# `make binaries`: makes an archive with pgcache built for several majors of Postgres, which binaries/install.sh
-# installs on a system without Rust and a compiler. The last line of the output names the archive; its checksum is
+# `make binaries`: makes an archive with pgcache built for several Postgres majors. binaries/install.sh installs it on a
+# system without Rust and a compiler. The last line of the output names the archive; the file with its checksum is
 # beside it.
 #
-# A library runs with the glibc with which it was built and with newer ones. The archive says which one that is, so an
+# A library runs with the glibc that it was built with, and with newer versions. The archive records that version, so an
 # archive built on an older system runs on more systems. The script checks that no library needs a newer glibc than
 # PROMISED.
 #
@@ -18,7 +18,7 @@ work=build/binaries/$name
 rm -rf "$work"
 mkdir -p "$work/extension"
 
-# The newest version of glibc that a library asks for.
+# Prints the newest version of glibc that a library needs.
 glibc_of() { objdump -T "$1" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -V | tail -n 1; }
 
 newer() { [ "$1" != "$2" ] && [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | tail -n 1)" = "$1" ]; }
@@ -48,7 +48,7 @@ uname -m >"$work/machine"
 (cd "$work" && find . -type f -printf '%P\n' | sort | xargs sha256sum) >build/binaries/SHA256SUMS
 mv build/binaries/SHA256SUMS "$work/"
 
-# The same commit and compiler give the same bytes.
+# Makes the archive reproducible: the same commit and compiler give the same bytes.
 when=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y pgcache.control)
 tar --sort=name --mtime="@$when" --owner=0 --group=0 --numeric-owner -C build/binaries -cf - "$name" | gzip -9 -n >"build/$name.tar.gz"
 (cd build && sha256sum "$name.tar.gz" >"$name.tar.gz.sha256")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the folder for files that take long to make and survive `make clean`: source builds of Postgres, and the base
-# systems of fresh-check. For root it is a folder that the server's own user can read.
+# Prints the folder for files that take long to make and that `make clean` keeps: source builds of Postgres, and the
+# base systems of fresh-check. For root it is a folder that the server's own user can read.
 set -euo pipefail
 
 if [ "$(id -u)" = 0 ]; then

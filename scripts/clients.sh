@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs unchanged clients of Redis, and frameworks that cache in Redis, against a Redis and against pgcache, and compares
-# their output: first as a client without a password, then as a role with one. The Redis protocol and the frameworks are
+# Runs unchanged Redis clients, and frameworks that cache in Redis, against Redis and against pgcache, and compares
+# their output: first without a password, then as a role with a password. The Redis protocol and the frameworks are
 # configured as docs/redis-clients.md shows. Then it runs the recipes of docs/client-side-caching.md in the languages of
 # these programs: a client's own cache over a table, and a row that changes.
 #
@@ -11,7 +11,7 @@ recipes=$PWD/docs/client-side-caching.md
 sources=t/clients
 patience=100
 
-# The languages of these programs, as need.sh knows them.
+# The languages of these programs, in the words of need.sh.
 languages=()
 for program in "$@"; do
     needs=$(awk -v program="$program" '$1 == program { print $2 }' $sources/programs)
@@ -28,7 +28,7 @@ sources=$ROOT/$sources
 
 fetch() {
     case $1 in
-        # Django's own tests come with its source only.
+        # Django's own tests come only with its source.
         python)
             # shellcheck disable=SC2016 # for the shell that packages_of starts
             packages_of clients-python "$sources/python/requirements.txt" "$sources"/python/* -- sh -c \
@@ -119,7 +119,8 @@ run() {
     esac
 }
 
-# The gem may be installed for one of two Rubies only, as a package for the system's.
+# Prints the Ruby that has the gem, because the gem may be installed for only one of two Rubies, for example as a
+# package for the system's Ruby.
 # shellcheck disable=SC2317 # run calls it
 with_gem() { if ruby -r"$1" -e '' 2>/dev/null; then echo ruby; else echo /usr/bin/ruby; fi; }
 
@@ -185,7 +186,8 @@ recipe() {
         -e "s#\"localhost\", 6379#\"127.0.0.1\", $door_port#; s#builder().protocol#builder().database($((count + 1))).protocol#"
 }
 
-# Prints the page three times, how often the client's own cache had it, and the result of the next read after a change of the row.
+# LANGUAGE: runs the recipe. Prints the page three times, how often the client's own cache had it, and the result of the
+# next read after the row has changed.
 shown_by() {
     local update='UPDATE shop.products SET price = price + 1 WHERE id = 1'
     case $1 in
@@ -262,7 +264,8 @@ JAVA
     esac
 }
 
-# LANGUAGE LAST: whether the page came from memory at the end, and is gone after the change.
+# LANGUAGE LAST: checks that the recipe prints the page three times and then LAST, which shows that the page came from
+# memory, and that the page is gone after the change.
 check_recipe() {
     local from verdict=FAILED folder=$work/recipe-$1
     from=$(date +%s%3N)
@@ -317,7 +320,7 @@ answers "$redis_port"
 answers "$door_port"
 
 failed=0
-# They sleep most of the time, in database 0, which no other program uses.
+# Django's tests sleep most of the time, so they run in the background, in database 0, which no other program uses.
 background=
 if [[ " $* " == *" django-tests "* ]]; then
     check django-tests 'with a password' app:secret@ 0 >"$work/django-tests.log" 2>&1 &

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Manages throwaway clusters that run the staged server. Each has a folder in the run folder, with data, log and unix
-# socket. There is no TCP unless a conf line asks for it. A cluster is stopped only by its own pid file.
+# socket. A cluster listens on TCP only if a conf line says so. A cluster is stopped only by its own pid file.
 #
-# Usage: cluster.sh start NAME ['conf line' ...]   makes it if it does not exist; later lines win
-#        cluster.sh restart NAME ['conf line' ...] keeps the lines it had when none are given
+# Usage: cluster.sh start NAME ['conf line' ...]   creates it if it does not exist; later lines win
+#        cluster.sh restart NAME ['conf line' ...] keeps its lines if none are given
 #        cluster.sh stop NAME | remove NAME
 #        cluster.sh psql NAME [psql arguments]
 #        cluster.sh env NAME                       PGHOST and so on, for eval
 #
-# Environment: PGCACHE_POSTGRES=program runs the server, when it is not the server itself (valgrind.sh).
+# Environment: PGCACHE_POSTGRES=program runs this program in place of the server (valgrind.sh).
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
@@ -19,8 +19,8 @@ dir=$RUN/$name
 data=$dir/data
 port=${PGCACHE_PORT:-54$PG_MAJOR}
 
-# The server of this folder. The number that a killed one has left in its pid file may be another process' by now, which
-# pg_ctl would take for the server, and stop.
+# Prints the pid of the server in this folder. If the server was killed, its pid may now belong to another process,
+# which pg_ctl would take for the server and stop. So `running` also checks the process's folder.
 server_pid() { as_server head -n 1 "$data/postmaster.pid" 2>/dev/null; }
 running() {
     local pid
@@ -40,7 +40,7 @@ make_cluster() {
     echo "include 'pgcache.conf'" | as_server tee -a "$data/postgresql.conf" >/dev/null
 }
 
-# Throwaway data needs no fsync. pg_cron connects through the socket, as superuser.
+# Throwaway data needs no fsync. pg_cron connects as superuser through the socket.
 configure() {
     {
         echo "listen_addresses = ''"
@@ -60,7 +60,7 @@ configure() {
 start() {
     [ -e "$data/PG_VERSION" ] || as_server test -e "$data/PG_VERSION" || make_cluster
     running && return 0
-    # Postgres itself would not start beside that process.
+    # Postgres would not start while a process with the pid in the old pid file exists.
     ! as_server kill -0 "$(server_pid)" 2>/dev/null || as_server rm -f "$data/postmaster.pid"
     if ! as_server test -e "$data/pgcache.conf" || [ $# -gt 0 ]; then
         configure "$@"

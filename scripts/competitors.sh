@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches newer versions of Redis, Valkey and memcached than the machine's own: unpacks packages of a newer suite, with
-# every library that they need, into a folder outside of the checkout. Installs nothing.
+# Fetches newer versions of Redis, Valkey and memcached than this machine's. Unpacks packages of a newer suite, with
+# every library that they need, into a folder outside the checkout. Installs nothing.
 #
 # Usage: competitors.sh [SUITE]      prints the folder whose run/ starts them; Debian: trixie unless said otherwise
 set -euo pipefail
@@ -47,7 +47,7 @@ for package in "$work"/cache/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x -C "$folder" --exclude='./usr/share' --exclude='./dev/*' --keep-directory-symlink
 done
 
-# Their own loader and libraries: the machine's C library is older than they were built for.
+# Start the programs with their own loader and libraries, because the machine's C library is older than they need.
 libraries=$(find "$folder" -name '*.so*' -printf '%h\n' | sort -u | grep -v -e gconv -e security -e engines | paste -sd:)
 loader=$(find "$folder" -name 'ld-linux-*.so*' | head -n 1)
 [ -n "$loader" ] || die "the packages of $suite ($arch) brought no loader: see $folder.log."

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds pg_cron for a Postgres that was built by postgres-source.sh, into the same folder: from the
+# Builds pg_cron for a Postgres that postgres-source.sh has built, into the same folder. The source comes from the
 # source package of a newer suite, or from a source tree named by PGCACHE_CRON_SOURCE.
 #
 # Usage: cron-source.sh 17 | 18-cassert
@@ -21,7 +21,7 @@ rm -rf "$work"
 if [ -n "${PGCACHE_CRON_SOURCE:-}" ]; then
     cp -r "$PGCACHE_CRON_SOURCE" "$work"
 else
-    # A package for a newer major fits older ones, too.
+    # A package for a newer major also fits older majors.
     scripts/source-package.sh pg-cron "postgresql-($(seq -s '|' "${name%-cassert}" 20))-cron" "$work" ||
         die "pg_cron for Postgres $name could not be fetched: name a source tree of it with PGCACHE_CRON_SOURCE=."
 fi

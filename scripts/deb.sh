@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make deb`: a binary package postgresql-NN-pgcache for this machine's distribution, by debian/. The last line
-# names the file.
+# `make deb`: builds a binary package postgresql-NN-pgcache for this machine's distribution with the files in debian/.
+# The last line of the output names the package.
 #
 # Environment: PG, PG_CONFIG as in the Makefile; the Postgres must come from a package itself.
 . "$(dirname "$0")/head.sh"
@@ -9,7 +9,7 @@ need rust server deb
 server=$(readlink -f "$("$PG_CONFIG" --bindir)/postgres")
 [ "$(dpkg-query --search "$server" 2>/dev/null | cut -d: -f1)" = "postgresql-$PG_MAJOR" ] ||
     die "$PG_CONFIG belongs to no package, so no package can depend on it: choose another with PG= or PG_CONFIG=."
-# The last as dpkg-buildpackage does by debian/control: without it debhelper asks for root.
+# dpkg-buildpackage sets the last variable by debian/control. Without it, debhelper requires root.
 export PG_SUPPORTED_VERSIONS=$PG_MAJOR PGCACHE_DEB=$BUILD DEB_RULES_REQUIRES_ROOT=no
 
 pack() {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The second part of `make demo`: the Redis protocol in the demo's cluster, with the same keys by redis-cli and by SQL.
+# The second part of `make demo`: shows the Redis protocol in the demo's cluster, with the same keys in redis-cli and in
+# SQL.
 #
 # Usage: demo-door.sh        the cluster runs with pgcache.resp_socket = .../demo/door.sock
 . "$(dirname "$0")/head.sh"
@@ -8,7 +9,7 @@ need server redis
 door=$RUN/demo/door.sock
 cache=public.door
 
-# Shows a command, and what comes of it.
+# Shows a command and its output.
 show() {
     echo "\$ ${*//$door/door.sock}"
     "$@"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make demo`: builds pgcache and shows it in a throwaway cluster: first a cache in psql, then a speed comparison with
-# Redis.
+# `make demo`: builds pgcache and demonstrates it in a throwaway cluster: first a cache in psql, then a comparison of
+# speed with Redis.
 . "$(dirname "$0")/head.sh"
 need rust python server cron redis
 

@@ -8,7 +8,7 @@ version=$(git show HEAD:pgcache.control | sed -n "s/^default_version = '\(.*\)'/
 name=pgcache-$version
 mkdir -p build
 
-# The same commit gives the same bytes.
+# Makes the archive reproducible: the same commit gives the same bytes.
 git archive --format=tar --prefix="$name/" HEAD | gzip -9 -n >"build/$name.tar.gz"
 git archive --format=zip --prefix="$name/" -o "build/$name.zip" HEAD
 for needed in Makefile META.json Cargo.lock pgcache.control "sql/pgcache--$version.sql" LICENSE README.md; do

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the programs of docs/drivers.md exactly as printed there, with the real drivers: each directly and through
-# pgbouncer in transaction mode. Compares their output with the page. While a program waits for its line, the server is
-# stopped; it is started again after the program has noticed.
+# Runs the programs of docs/drivers.md exactly as printed there, with the real drivers, both directly and through
+# pgbouncer in transaction mode. Compares their output with the page. While a program waits for a line of input, the
+# server is stopped; it starts again after the program has noticed.
 #
 # A program is the code in one language under one heading of the page.
 #
-# Usage: drivers.sh LANGUAGE...      python, node, go, java, ruby, php; see need.sh for what each wants
+# Usage: drivers.sh LANGUAGE...      python, node, go, java, ruby, php; need.sh lists what each needs
 . "$(dirname "$0")/head.sh"
 need server pgbouncer "$@"
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
@@ -20,7 +20,7 @@ patience=120
 
 fence() { if [ "$1" = node ]; then echo js; else echo "$1"; fi; }
 
-# Prints the drivers of a language: the headings under which it appears.
+# Prints the drivers of a language: the headings that have a program in the language.
 drivers_in() {
     awk -v fence="\`\`\`$(fence "$1")" '/^## / { heading = substr($0, 4) } $0 == fence && !seen[heading]++ { print heading }' $page
 }
@@ -38,7 +38,8 @@ shown() {
     awk '/^```/ { inside = (under && $0 == "```text"); next } inside { print; next } /^## / { under = ($0 == "## The programs") }' $page
 }
 
-# LANGUAGE FOLDER: the command that runs the program there. A folder each, as Go and Java want it.
+# LANGUAGE FOLDER: the command that runs the program in the folder. Each program has its own folder, because Go and Java
+# require it.
 build() {
     case $1 in
         python) run=("$installed/python/venv/bin/python" "$2/program.py") ;;
@@ -60,14 +61,14 @@ stop_all() {
     rm -rf "$work"
 }
 
-# NUMBER MODE: prepares the program's own database with the page's setup, and runs the program up to its line.
+# NUMBER MODE: prepares the program's database with the page's setup, and runs the program until it waits for its line.
 begin() {
     local number=$1 mode=$2 folder=$work/$1 host=127.0.0.1 port=$PGPORT database=$2_$1
     psql -X -q -c "CREATE DATABASE $database"
     psql -X -q -v ON_ERROR_STOP=1 -d "$database" -c 'CREATE EXTENSION pgcache' -f <(setup) >/dev/null
     rm -f "$folder/line"
     mkfifo "$folder/line"
-    # Held open, so that a program that has ended does not block the writer.
+    # Keep the pipe open, so that writing to it does not block if the program has ended.
     exec {line}<>"$folder/line"
     lines[number]=$line
     (

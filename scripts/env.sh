@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# Sourced after need.sh server: sets the paths of everything in this checkout, for the Postgres that pg-config.sh names.
+# Sourced after need.sh server: sets the paths of all parts of this checkout, for the Postgres that pg-config.sh names.
 # Creates only the run folder.
 #
-# PGCACHE_PROFILE=checked, in the environment, is for tests: it selects the library of that profile (Makefile), which is
-# staged separately.
+# PGCACHE_PROFILE=checked in the environment is for tests: it selects the library of that profile (Makefile), which has
+# a separate stage.
 #
 #   ROOT          the checkout                 PG_CONFIG, PG_MAJOR   the Postgres to build for
 #   BUILD, LOG    build/pgNN and its logs      RUN                   staged server and clusters
 #                 (pgNN-cassert: of a Postgres with assertions, whose headers differ)
-#   STAGE, BINDIR the staged server tree       SERVER_USER           who runs servers; empty: ourselves
+#   STAGE, BINDIR the staged server tree       SERVER_USER           the user of servers; empty: the caller
 
 umask 022
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -41,11 +41,11 @@ as_server() (
     exec "$@"
 )
 
-# Two checkouts never share this name, and clean.sh finds it again.
+# The name is different for each checkout, and clean.sh can compute it, too.
 FAR_RUN=/tmp/pgcache-$(printf '%s' "$ROOT" | cksum | cut -d' ' -f1)
 
-# In the checkout, unless the server's user cannot reach it (/root is 0700) or the path leaves no room
-# for a socket's name, which is limited to 107 bytes with its folder.
+# The folder is in the checkout, unless the server's user cannot reach it (/root is 0700) or the path leaves no space
+# for a socket's name, which is limited to 107 bytes including its folder.
 RUN=$BUILD
 if ! as_server test -x "$BUILD" || [ ${#BUILD} -gt 70 ]; then
     mkdir -p "$FAR_RUN"
@@ -59,5 +59,5 @@ fi
 export PGCACHE_PROFILE=${PGCACHE_PROFILE:-release}
 STAGE=$RUN/stage
 [ "$PGCACHE_PROFILE" = release ] || STAGE+=-$PGCACHE_PROFILE
-# shellcheck disable=SC2034 # for those who source this
+# shellcheck disable=SC2034 # for scripts that source this file
 BINDIR=$STAGE$("$PG_CONFIG" --bindir)

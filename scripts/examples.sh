@@ -2,7 +2,7 @@
 # Runs the examples in a throwaway cluster and compares their output with examples/README.md. Their packages go to the
 # cache folder, not into the checkout.
 #
-# Usage: examples.sh LANGUAGE...      python, node, go, ruby; see need.sh for what each wants
+# Usage: examples.sh LANGUAGE...      python, node, go, ruby; need.sh lists what each needs
 . "$(dirname "$0")/head.sh"
 need server "$@"
 [ -n "${PGCACHE_BINDIR:-}" ] || scripts/stage.sh >/dev/null
@@ -25,7 +25,7 @@ shown() { awk '/^```/ { inside = ($0 == "```text"); next } inside' examples/READ
 
 stop_cluster() { scripts/cluster.sh remove "$cluster" >/dev/null 2>&1 || true; }
 
-# Checks each in a database of its own, which the page's own command prepares.
+# Checks each example in its own database, which the page's own command prepares.
 check() {
     local language=$1 from verdict=FAILED
     from=$(date +%s%3N)

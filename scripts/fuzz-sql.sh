@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Makes random calls of every SQL function (t/tests/fuzz.rs), more than `make test` does, in databases of four
-# encodings, with the library preloaded and without. Also runs random statements for which direct access and plans must
-# give the same answers (t/tests/differential.rs). The same seed makes the same calls.
+# encodings, with and without preload. Also runs random statements, for which direct access and plans must give the same
+# answers (t/tests/differential.rs). The same seed makes the same calls.
 #
-# Usage: fuzz-sql.sh [CALLS [SEED]]      20000 calls in each database and a seed of the clock, when not given.
-#                                        SQLSMITH=SECONDS: Debian's sqlsmith as well, for that long.
+# Usage: fuzz-sql.sh [CALLS [SEED]]      default: 20000 calls in each database and a seed from the clock.
+#                                        SQLSMITH=SECONDS also runs Debian's sqlsmith for that time.
 . "$(dirname "$0")/head.sh"
 need rust server
 scripts/stage.sh
@@ -18,7 +18,8 @@ PGCACHE_TWIN_ROUNDS=$((calls / 100)) PGCACHE_TWIN_SEED=$seed session_tests whate
 
 [ -n "${SQLSMITH:-}" ] || exit 0
 
-# Whole queries, as only sqlsmith makes them. It stops when the server does; errors are its business.
+# sqlsmith makes whole queries, which the fuzzer above does not. It stops when the server stops; errors of its queries
+# are expected.
 need sqlsmith
 trap 'scripts/cluster.sh remove sqlsmith' EXIT
 scripts/cluster.sh remove sqlsmith

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Sourced first by every script: sets strict mode, changes to the root of the checkout, and defines say, die and
 #
-#   need WHAT...    installs it (need.sh); after `need server` it is known where everything lies (env.sh), and
-#                   there are step (step.sh) and session_tests (session-tests.sh)
+#   need WHAT...    installs it (need.sh); `need server` also sets all paths (env.sh), and provides
+#                   step (step.sh) and session_tests (session-tests.sh)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . scripts/say.sh

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # Sourced by scripts that run programs in other languages. Installs the packages that the programs need, with pinned
-# versions, in the cache folder and not in the checkout. All checkouts share one copy, so only one at a time uses it:
+# versions, in the cache folder and not in the checkout. All checkouts share one copy, so only one script at a time may
+# use it:
 #
-#   lock_packages        holds it from here on, as file 8, which a server must not inherit (8>&-)
+#   lock_packages        locks it until the script ends, with file 8, which a server must not inherit (8>&-)
 #   prepare LANGUAGE     fetches what has changed since the last time
 #   free_port            a free TCP port
 installed=$(scripts/cache-dir.sh)/examples
@@ -13,7 +14,8 @@ lock_packages() {
     flock 8
 }
 
-# A language's files beside its packages, which are fetched again only when its list names others.
+# Fetches a language's packages, and copies the files that belong beside them. Fetches again only if the list names
+# others.
 #   packages_of LANGUAGE LIST FILE... -- COMMAND...
 packages_of() {
     local language=$1 list=$2
@@ -32,13 +34,14 @@ packages_of() {
     cp "$list" "$folder/.installed"
 }
 
-# NAME FOLDER: fetches the libraries in the folder's pom.xml, as jars in $installed/NAME/lib, with the folder's files beside.
+# NAME FOLDER: fetches the libraries in the folder's pom.xml as jars into $installed/NAME/lib, with the folder's files
+# beside them.
 libraries_of() {
     packages_of "$1" "$2/pom.xml" "$2"/* -- sh -c \
         'rm -rf lib && mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=lib -DincludeScope=runtime'
 }
 
-# The packages of ruby, java and php are Debian's (need.sh).
+# The packages of Ruby, Java and PHP come from Debian (need.sh).
 prepare() {
     case $1 in
         python)
@@ -55,7 +58,8 @@ prepare() {
     esac
 }
 
-# The gem may be installed for one of two Rubies only, as a package for the system's.
+# Prints the Ruby that has the gem, because the gem may be installed for only one of two Rubies, for example as a
+# package for the system's Ruby.
 with_pg() { ruby -rpg -e '' 2>/dev/null && echo ruby || echo /usr/bin/ruby; }
 
 # FOLDER PROGRAM

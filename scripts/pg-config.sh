@@ -18,14 +18,14 @@ has_server_headers() {
 
 has_package() { [ -n "$(apt-cache --quiet=2 show "postgresql-server-dev-$1" 2>/dev/null)" ]; }
 
-# The package `postgresql` is named after what it depends on: 15+248, 17+278.
+# The package `postgresql` has the major in its version: 15+248, 17+278.
 distribution_major() {
     if command -v apt-cache >/dev/null; then
         apt-cache show postgresql 2>/dev/null | sed -n 's/^Version: \([0-9]*\)+.*/\1/p' | sort -rn | head -n 1
     fi
 }
 
-# A system whose package lists were never fetched has no `postgresql` to ask.
+# If the package lists were never fetched, apt does not know `postgresql`.
 major_by_release() {
     case $(. /etc/os-release 2>/dev/null && echo "${VERSION_CODENAME:-}") in
         bookworm) echo 15 ;;

@@ -5,7 +5,7 @@
 #   start_pooler, stop_pooler
 #   alternates           waits until two statements of one client meet two sessions
 
-# Two sessions for each database, used in turn, so that a statement never gets the session of the one before it.
+# Uses two sessions for each database in turn, so that a statement never runs in the session of the previous statement.
 start_pooler() {
     local program
     program=$(PATH=$PATH:/usr/sbin command -v pgbouncer)
@@ -27,7 +27,7 @@ ignore_startup_parameters = extra_float_digits
 INI
     mkdir -p "$work/pooler"
     [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$work/pooler"
-    # -d: its own process, with its pid in a file; what starts it may be a shell between.
+    # -d: runs as a daemon that writes its pid to a file, because a shell may be between this script and the process.
     as_server "$program" -q -d "$work/pgbouncer.ini" 8>&- >/dev/null 2>&1
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unpacks a Postgres of a newer suite from its packages into FOLDER, with every library that it needs, for machines with
-# an older C library. For tests, not for production. Changes nothing in the system.
+# Unpacks a Postgres from the packages of a newer suite into FOLDER, with every library that it needs, for machines with
+# an older C library. It is for tests, not for production. Changes nothing in the system.
 #
 # Usage: postgres-packages.sh MAJOR FOLDER
 . "$(dirname "$0")/head.sh"
@@ -28,7 +28,7 @@ own_apt() {
 echo '#clear APT::Update::Post-Invoke-Success; #clear APT::Update::Post-Invoke; #clear DPkg::Pre-Install-Pkgs;' >"$work/apt.conf"
 export APT_CONFIG=$work/apt.conf
 
-# Experimental has no libraries of its own where sid's will do.
+# Experimental has no package of a library whose version in sid suffices.
 point_apt_at() {
     local suite
     for suite in "$1" sid; do
@@ -37,7 +37,7 @@ point_apt_at() {
     own_apt apt-get update -q=2 >"$work/log" 2>&1 && [ -n "$(own_apt apt-cache show "postgresql-$major" 2>/dev/null)" ]
 }
 
-# The libraries that a package names; not Perl, LLVM and the programs around clusters.
+# Prints the libraries that a package names, without Perl, LLVM and the programs for clusters.
 libraries() {
     own_apt apt-cache show "$@" | sed -n 's/^Depends: //p' | tr ',|' '\n' | sed 's/(.*//; s/ //g' |
         grep '^lib' | grep -v -e 'libpq-dev' | sort -u
@@ -59,7 +59,7 @@ for suite in trixie forky sid experimental; do
     }
     rm -rf "$folder"
     mkdir -p "$folder/libraries"
-    # libpq comes last: what apt has chosen may be older than the one of the server's own source.
+    # libpq comes last, because the version that apt chose may be older than the version of the server's source.
     for package in "$work"/cache/archives/*.deb "$work"/debs/*.deb; do
         dpkg-deb --extract "$package" "$work/root"
     done
@@ -67,12 +67,12 @@ for suite in trixie forky sid experimental; do
     find "$folder/usr/lib" "$work/root" -path '*linux-gnu/*.so*' -maxdepth 5 -exec cp -P -t "$folder/libraries" {} +
     mv "$folder/usr/lib/$(uname -m)-linux-gnu/"libpq* "$folder/libraries/" 2>/dev/null || true
     loader=$(find "$folder/libraries" -name 'ld-linux-*.so*' | head -n 1)
-    # An RPATH, because a RUNPATH would not hold for libraries that a library needs.
+    # Sets an RPATH, because a RUNPATH does not apply to libraries that a library needs.
     find "$folder/usr/lib/postgresql" -type f | while read -r file; do
         ! patchelf --print-interpreter "$file" >/dev/null 2>&1 ||
             patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$folder/libraries" "$file"
     done
-    # Extensions are built against it by this machine's compiler, which may be older, and without LLVM.
+    # This machine's compiler, which may be older, builds extensions against this Postgres, and without LLVM.
     sed -i -e 's/ -Wmissing-variable-declarations//g' -e 's/^with_llvm.*/with_llvm = no/' \
         "$folder/usr/lib/postgresql/$major/lib/pgxs/src/Makefile.global"
     ln -s "usr/lib/postgresql/$major/bin" "$folder/bin"

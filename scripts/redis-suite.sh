@@ -3,11 +3,11 @@
 # and over tables. The suites come from the distribution's source packages into the cache folder (cache-dir.sh), not
 # into the checkout.
 #
-# t/redis-suite/units names the files of each suite, and t/redis-suite/left-out lists files and tests that are not run,
-# each with the sentence of docs/door.md that explains the difference. The run fails if any other test fails, if the
-# page has no such sentence, if a suite has no such test, or if it has a file that is not named.
+# t/redis-suite/units names the files of each suite. t/redis-suite/left-out lists files and tests that are not run, each
+# with the sentence of docs/door.md that explains the difference. The run fails if any other test fails, if the page
+# lacks such a sentence, if a suite lacks a listed test, or if a suite has a file that neither list names.
 #
-# Usage: redis-suite.sh [SUITE-STORAGE...]     redis-memory redis-table valkey-memory valkey-table; all of them if none is named
+# Usage: redis-suite.sh [SUITE-STORAGE...]     redis-memory redis-table valkey-memory valkey-table; all if none is named
 #
 # Environment: ONLY=unit/type/incr for one file.
 export PGCACHE_PROFILE=${PGCACHE_PROFILE:-checked}
@@ -22,7 +22,7 @@ cache=$(scripts/cache-dir.sh)/redis-suite
 work=$RUN/redis-suites
 cluster=redis-suite
 databases=16
-# A unit that hangs ends by this, in seconds.
+# The number of seconds after which a unit counts as hanging and is ended.
 patience=900
 
 fetch() {
@@ -36,13 +36,14 @@ fetch() {
 }
 
 # shellcheck disable=SC2016 # Tcl's variables
-# SUITE: a copy without the FUNCTION FLUSH before each file of tests, and which survives that CONFIG SET is unknown.
+# SUITE: makes a copy without the FUNCTION FLUSH before each file of tests, which continues if CONFIG SET does not know
+# a setting.
 copy_suite() {
     local program
     rm -rf "${work:?}/$1"
     mkdir -p "$work/$1"
     cp -r "$cache/$1/tests" "$cache/$1/runtest" "$work/$1/"
-    # The suite of Valkey looks for the programs of its build, which an external server replaces.
+    # The suite of Valkey looks for the programs of its build, although the tests use an external server.
     mkdir -p "$work/$1/src"
     for program in server sentinel cli benchmark check-aof check-rdb; do ln -s /bin/false "$work/$1/src/$1-$program"; done
     sed -i -e '/^ *r function flush$/d' -e 's/^\( *\)r config set \$param \$val$/\1catch {r config set $param $val}/' \
@@ -66,12 +67,12 @@ SQL
 
 stop_all() { scripts/cluster.sh remove $cluster >/dev/null 2>&1 || true; }
 
-# SUITE STORAGE FILE: the lines of a list that are for both, without these columns.
+# SUITE STORAGE FILE: prints the lines of a list for this suite and this storage, without these two columns.
 lines_for() { awk -F '\t' -v suite="$1" -v storage="$2" 'BEGIN { OFS = "\t" }
     /^#/ || !NF { next }
     ($1 == suite || $1 == "both") && ($2 == storage || $2 == "both") { print $3, $4 }' "$3"; }
 
-# Every sentence of the list stands on the page.
+# Checks that the page contains every sentence of the list.
 check_sentences() {
     local page wrong=0 sentence
     page=$(tr -s '\n ' ' ' <docs/door.md)
@@ -81,7 +82,7 @@ check_sentences() {
     return $wrong
 }
 
-# SUITE STORAGE: every file of tests is named, and no other.
+# SUITE STORAGE: checks that every file of tests is named, and no others.
 check_units() {
     diff <(lines_for "$1" "$2" $lists/units | cut -f 1 | sort) \
         <(cd "$cache/$1/tests" && find unit -name '*.tcl' -not -path '*/moduleapi/*' -not -path '*/cluster/*' -not -name '*-common.tcl' |
@@ -105,7 +106,7 @@ run_suite() {
     stop_all
     sed -i 's/\x1b\[[0-9;]*m//g' "$log"
     passed=$(grep -c '^\[ok\]' "$log" || true)
-    # A test that fails is named where it runs, and an error outside of tests in the summary.
+    # The suite names a failed test where it runs, and an error outside a test in the summary.
     sed -nE -e 's/^\[err\]: (.*) in tests\/[^ ]*$/\1/p' -e 's/^\[TIMEOUT\].*/timeout/p' \
         -e 's/^\[exception\]: (.*)/\1/p' "$log" | sort -u >"$work/failed"
     failed=$(wc -l <"$work/failed")

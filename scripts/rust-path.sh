@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints a PATH with all the Rust programs that pgcache needs, new enough: the caller's own PATH, otherwise with one of
-# these folders in front. Fails if there is none yet; then need.sh rust provides one.
+# Prints a PATH on which all Rust programs that pgcache needs are new enough: the caller's PATH, if necessary with one
+# of these folders in front. Fails if none of them suffices; then run need.sh rust.
 #   rust/bin in cache-dir.sh       what need.sh fetched, or links to what it installed behind an older Rust
 #   /usr/lib/rust-1.NN/bin         Ubuntu's versioned packages, which put nothing newer on the PATH
 #
@@ -15,7 +15,7 @@ new_enough() {
     [ -n "$version" ] && [ "$(printf '%s\n%s\n' "$version" $oldest | sort -V | head -n 1)" = $oldest ]
 }
 
-# rustfmt because pgrx formats what it generates for a Postgres, and fails without.
+# rustfmt is required, because pgrx formats the code that it generates for a Postgres, and fails without it.
 complete() { new_enough cargo && new_enough rustc && rustfmt --version >/dev/null 2>&1; }
 
 if [ "${1:-}" = oldest ]; then

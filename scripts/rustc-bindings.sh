@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# For RUSTC_WRAPPER of cargo: makes pgrx use the bindings that it contains, as for its documentation, instead of
-# generating them from the headers of an installed Postgres. So code can be type-checked for a major that is not
+# A program for cargo's RUSTC_WRAPPER. Makes pgrx use the bindings that it contains (as for its documentation) instead
+# of generating bindings from the headers of an installed Postgres. So code can be type-checked for a major that is not
 # installed.
 [[ " $* " != *" --crate-name pgrx_pg_sys "* ]] || set -- "$@" --cfg docsrs
 exec "$@"

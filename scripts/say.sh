@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by every script: the functions for messages. A step announces itself in one line, and an error that stops a
-# script is one sentence that tells the user what to do.
+# Sourced by every script: functions for messages. A step announces itself in one line. An error that stops a script is
+# one sentence that says how to proceed.
 
 say() { printf '== %s\n' "$*"; }
 
@@ -9,14 +9,15 @@ die() {
     exit 1
 }
 
-# Free space, before it runs out halfway: need_room FOLDER MB 'who needs it' ['what else helps']
+# Checks the free space before a step, so that the step does not fail halfway: need_room FOLDER MB 'who needs it' ['what
+# else helps']
 need_room() {
     local free
     free=$(df --output=avail -m "$1" | tail -n 1 | tr -d ' ')
     [ "$free" -ge "$2" ] || die "$3 needs $2 MB in $1 and $free MB are free: free some${4:+, or $4}."
 }
 
-# A line for the impatient every 15 s, the last one of the log; run it in the background.
+# Shows the last line of a log every 15 s. Run it in the background.
 show_progress() {
     local log=$1 from=$SECONDS
     while sleep 15 >/dev/null 2>&1; do

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sourced after env.sh: runs the tests of t/ on the staged server, or on that of PGCACHE_BINDIR. Arguments are passed to
-# libtest; further options come from the caller's environment (PGCACHE_PRELOAD and so on). scripts/sessions.py runs the
-# program, prints a line for each test, and lists the slow ones.
+# Sourced after env.sh: runs the tests of t/ on the staged server, or on the server in PGCACHE_BINDIR. Passes its
+# arguments to libtest; further options come from the environment (PGCACHE_PRELOAD and so on). scripts/sessions.py runs
+# the program, prints a line for each test, and lists the slow ones.
 
 session_tests() {
     local program
@@ -15,7 +15,7 @@ session_tests() {
     )
 }
 
-# Builds the tests, and prints where their program lies.
+# Builds the tests, and prints the path of their program.
 session_program() {
     local built=$LOG/session-program.json
     CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --locked --package pgcache-tests --test sessions --no-run \

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced inside a clean system by the checks of packages: tests that the extension works, without preload and with it.
-# A command `restart` must restart the server.
+# Sourced inside a clean system by the checks of packages: tests that the extension works without preload and with
+# preload. The caller must define a command `restart` that restarts the server.
 #
 #   smoke FILE COMMAND...     FILE: settings that the server reads; COMMAND: how psql is called
 
@@ -16,7 +16,7 @@ smoke() {
     local settings=$1
     psql=("${@:2}")
     restart
-    # Its warning about the missing preload is no failure.
+    # The warning about the missing preload is expected.
     sql -c 'CREATE EXTENSION pgcache' 2>/dev/null
     sql -c "SELECT cache_set('a', 'table')" >/dev/null
     expect table "SELECT cache_get('a')"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Unpacks a source package of the distribution's own or a newer suite into FOLDER.
+# Unpacks a source package of this machine's suite or of a newer suite into FOLDER.
 #
-# Does not change the system: apt gets a configuration, lists and cache of its own, and the suites are requested from
-# the mirror that the machine already uses.
+# Does not change the system: apt gets its own configuration, lists and cache, and requests the suites from the mirror
+# that the machine already uses.
 #
 # Usage: source-package.sh PACKAGE BINARY FOLDER [OLDEST]
 #
-#   BINARY     a package that must be built from it, as a regular expression
+#   BINARY     a binary package that it must build, as a regular expression
 #   OLDEST     a version: of the oldest suite that has this one or a newer one. A caller that names it wants to read the
 #              source, not to build it: if a mirror lacks parts of it, the authors' part without the distribution's will do.
 . "$(dirname "$0")/head.sh"
@@ -34,15 +34,15 @@ own_apt() {
         -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=true "$@"
 }
 
-# The hooks after an update are for the system's own lists, so they do not run here.
+# Turns off the hooks that run after an update, because they are for the system's own lists.
 echo '#clear APT::Update::Post-Invoke-Success; #clear APT::Update::Post-Invoke;' >"$work/apt.conf"
 export APT_CONFIG=$work/apt.conf
 
-# The installed packages may come from the own suite's security archive, and pg_upgrade wants minors of one day:
-# every suite's security archive is asked first.
+# Includes every suite's security archive, and reads it first: the installed packages may come from it, and pg_upgrade
+# needs minor versions that were released on the same day.
 security=$(scripts/mirror.sh -security)
 
-# Reads to the end, because apt-cache fails if its reader leaves early.
+# Reads to the end, because apt-cache fails if its reader stops early.
 offers_binary() { own_apt apt-cache showsrc "$package" 2>/dev/null | grep -E "^Binary:.*\b($binary)(,|\$)" >/dev/null; }
 
 is_new_enough() {
@@ -51,7 +51,7 @@ is_new_enough() {
 
 deliver() { (cd "$work/src" && own_apt apt-get source -q=2 -o Acquire::Retries=0 --download-only "$package") >"$work/download.log" 2>&1; }
 
-# apt-get's lines are: 'URI' FILE SIZE HASH.
+# The lines of apt-get have the form: 'URI' FILE SIZE HASH.
 deliver_upstream() {
     local uri file hash
     read -r uri file _ hash <<<"$(own_apt apt-get source -q=2 --print-uris "$package" | grep '\.orig\.tar\.[a-z0-9]* ')"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes a copy of the server in the run folder and installs the extension there, so that neither root nor the system's
-# folders are needed. Postgres finds its libraries and its share folder relative to the executable. So programs are
-# copied, and everything else is linked under the same absolute paths.
+# Makes a copy of the server in the run folder and installs the extension there, so that the tests need neither root nor
+# the system's folders. Postgres finds its libraries and its share folder relative to the executable. So the script
+# copies the programs, and links everything else under the same absolute paths.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
@@ -14,7 +14,7 @@ mirror() {
     cp "$kind" -r "$from/." "$STAGE$from/"
 }
 
-# The origin of the stage; a server or pg_cron that changed makes a new one.
+# The origin of the stage. If the server or pg_cron has changed, the stage is made again.
 origin() { "$PG_CONFIG" --version --bindir && find "$pkglibdir" "$sharedir/extension" -maxdepth 1 -newermt 1970-01-02 -printf '%f %T@\n' | sort; }
 
 if ! [ -e "$STAGE/origin" ] || ! cmp -s <(origin) "$STAGE/origin"; then
@@ -22,14 +22,15 @@ if ! [ -e "$STAGE/origin" ] || ! cmp -s <(origin) "$STAGE/origin"; then
     mirror "$("$PG_CONFIG" --bindir)" --dereference
     mirror "$pkglibdir" --symbolic-link
     mirror "$sharedir" --symbolic-link
-    # The tests must not run an installed pgcache, nor write to it through a link.
+    # The tests must neither use an installed pgcache nor write to it through a link.
     find "$STAGE" -name 'pgcache*' -type l -delete
     origin >"$STAGE/origin"
 fi
 
 make -s -C "$ROOT" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE="$PGCACHE_PROFILE"
 
-# Built beside copies of the sources, because PGXS of a server without a build folder of its own cannot do otherwise.
+# Builds beside copies of the sources, because PGXS cannot build in a separate folder if the server was not built in
+# one.
 mkdir -p "$BUILD/native"
 cp -p "$ROOT"/t/native/* "$BUILD/native/"
 make -s -C "$BUILD/native" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG"

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced after env.sh: runs one step with its log in $LOG, shows progress while it runs, and on failure shows the
-# error.
+# Sourced after env.sh: runs a step, writes its log to $LOG, shows progress while the step runs, and shows the error if
+# the step fails.
 #
 #   step NAME COMMAND...     log: $LOG/NAME.log
 #   results LOG              counts the tests in it
@@ -35,8 +35,9 @@ step() {
     return $status
 }
 
-# "PASSED FAILED" in a log of pg_regress, pg_isolation_regress, cargo test or sessions.py. A test's line of the first two is
-# "test name ... ok 12 ms" up to Postgres 15 and "ok 1 - name 12 ms" from 16 on; of the others only the summary counts.
+# Prints "PASSED FAILED" for a log of pg_regress, pg_isolation_regress, cargo test or sessions.py. In the logs of the
+# first two, a test's line is "test name ... ok 12 ms" up to Postgres 15 and "ok 1 - name 12 ms" from 16 on. In the
+# others only the summary counts.
 results() {
     awk '
         /^(test|    ) .* \.\.\. ok +[0-9]+ ms/ || /^ok [0-9]+ .* ms$/      { passed++ }
@@ -55,5 +56,5 @@ build_and_stage() {
     step stage scripts/stage.sh
 }
 
-# Tells those we call that the staged server is up to date, and where it is.
+# Makes the called scripts and programs use the staged server.
 export_staged() { export PGCACHE_BINDIR=$BINDIR PGCACHE_SERVER_USER=$SERVER_USER; }

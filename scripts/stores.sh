@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the tests of the stores, packages that put an application framework's cache into pgcache. All use one cluster
-# with a pooler in front of it, and each has its own database. Their packages go to the cache folder, not into the
-# checkout.
+# Runs the tests of the stores, which are packages that keep an application framework's cache in pgcache. All use one
+# cluster with a pooler in front of it, and each has its own database. Their packages go to the cache folder, not into
+# the checkout.
 #
-# A store is a folder of stores/ with a file `needs`, words of need.sh, and a file `check.sh`, which is sourced here in
-# a shell of its own, in that folder, and calls:
+# A store is a folder of stores/. Its file `needs` has words for need.sh. Its file `check.sh` is sourced here in a
+# separate shell, in the store's folder, and calls:
 #
 #   one WHAT COMMAND...           runs a test; WHAT names its subject
 #   in_way NAME WAY COMMAND...    runs the command with a cache of its own: WAY is its storage, its type, and direct or
@@ -15,8 +15,8 @@
 #   restart_server                breaks the store's connections
 #   packages_of, build_go         as in languages.sh; `installed` is the folder that they install to
 #
-# It finds PGHOST, PGPORT, PGUSER, PGDATABASE (with the extension, without a cache), PGHOST_TCP for programs that know no
-# unix sockets, and POOLED_HOST and POOLED_PORT, which is pgbouncer in transaction mode.
+# check.sh may use PGHOST, PGPORT, PGUSER, PGDATABASE (a database with the extension and without a cache), PGHOST_TCP
+# for programs that do not support unix sockets, and POOLED_HOST and POOLED_PORT for pgbouncer in transaction mode.
 #
 # Usage: stores.sh STORE...
 . "$(dirname "$0")/head.sh"
@@ -65,7 +65,7 @@ one() {
     [ $verdict = ok ] || touch "$work/failed"
 }
 
-# Both types behind both storages, each of them directly and through the pooler.
+# Both types behind both storages, each directly and through the pooler.
 ways=('unlogged bytea direct' 'unlogged bytea pooled' 'memory bytea direct' 'memory bytea pooled' 'unlogged text direct' 'memory text pooled')
 
 # shellcheck disable=SC2034,SC2317 # as above, with `way`
@@ -101,7 +101,7 @@ check() {
     local store=$1 status=0
     psql -X -q -c "CREATE DATABASE store_$store"
     psql -X -q -d "store_$store" -c 'CREATE EXTENSION pgcache'
-    # No `||` behind it: with one, a failure in the command before it would not end it.
+    # Do not add `||` to this command: a failure in the function before it would then not end the function.
     set +e
     (
         set -e

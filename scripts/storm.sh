@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the storms of t/tests (coherence_storm, resp_storm, resp_tracking_tables_storm) and fetch_windows for longer than
-# `make test` does. The library of the tests waits at random in the windows of the coherence protocol (cargo feature
-# `pauses`, src/pg/session/pause.rs), which makes races likely.
+# `make test` does. The library is built with the cargo feature `pauses` (src/pg/session/pause.rs): it waits at random
+# in the windows of the coherence protocol, so that races become likely.
 #
-# Usage: storm.sh [SECONDS]      300 when not given. SOURCE=folder: the library of another source
-#                                tree, to see that a broken protocol is caught.
+# Usage: storm.sh [SECONDS]      default: 300. SOURCE=folder builds the library from another source
+#                                tree, to see that the tests detect a broken protocol.
 export PGCACHE_PROFILE=checked
 . "$(dirname "$0")/head.sh"
 need rust server

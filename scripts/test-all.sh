@@ -6,9 +6,9 @@
 # Environment: MAJORS="15 17" for fewer.
 . "$(dirname "$0")/head.sh"
 unset PG_CONFIG
-# make test takes a share of the calls that each change of a definition meets.
+# `make test` runs only a part of the calls that each change of a definition interrupts; here all run.
 export PGCACHE_DEFINITIONS=all
-# And of the random commands that Redis, the protocol's crate and a server answer alike.
+# Likewise, run more of the random commands that Redis and the crate `resp`, or Redis and a server, must answer alike.
 export RESP_COMMANDS=1000000 PGCACHE_STORM_SECONDS=15 FUZZ_SECONDS=30 PARTS=all
 failed=0 tested=0 lines=()
 
@@ -23,7 +23,7 @@ for major in ${MAJORS:-15 16 17 18 19}; do
     fi
     say "Postgres $major"
     tested=$((tested + 1))
-    # The pure crates know no Postgres: once is enough.
+    # The pure crates do not depend on Postgres, so they run once.
     [ $tested = 1 ] || WITHOUT=unit
     [ $tested = 1 ] || unset RESP_COMMANDS
     WITHOUT=${WITHOUT:-} PG=$major make -s test 2>&1 | tee "$log" || { failed=1 && verdict="FAILED (log: $log), "; }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests, cheapest first, in throwaway clusters. Installs missing components; a required component that cannot
-# run is a failure. The last line of the output is the count. scripts/parts lists the parts.
+# run counts as a failure. The last line of the output has the numbers of passed and failed tests. scripts/parts lists
+# the parts.
 #
 # Usage: test.sh         the parts that each change must pass
 #        test.sh NAME    one test: a file of sql/ or specs/, else the session tests whose name contains NAME, else those of
@@ -12,7 +13,7 @@
 export PGCACHE_PROFILE=${PGCACHE_PROFILE:-checked}
 . "$(dirname "$0")/head.sh"
 
-# The names whose `when` in scripts/parts is $1, on one line.
+# Prints the names whose `when` in scripts/parts is $1, on one line.
 parts_when() { awk -v when="$1" '!/^#/ && $2 == when { printf "%s ", $1 }' scripts/parts; }
 
 quick=$(parts_when quick) slow=$(parts_when slow)
@@ -20,7 +21,7 @@ PARTS=${PARTS:-$quick}
 [ "$PARTS" != all ] || PARTS="$quick $slow"
 [ $# = 0 ] || PARTS=
 read -r -a modules <<<"${SESSIONS:-}"
-# How long each storm of the session tests lasts.
+# The length of each storm of the session tests, in seconds.
 export PGCACHE_STORM_SECONDS=${PGCACHE_STORM_SECONDS:-2}
 
 wanted() { [[ " $PARTS " == *" $1 "* && " ${WITHOUT:-} " != *" $1 "* ]]; }
@@ -39,16 +40,17 @@ for row in "${rows[@]}"; do
 done
 need_files 4096 'make test'
 
-# Parts that did not run, because they cannot be had here or have not changed; listed at the end, and no failure.
+# Parts that did not run, because they cannot run here or their sources have not changed. They are listed at the end and
+# are no failure.
 absent=()
 passed=0 failed=0 seconds=() started=false
 
-# WHAT SAID: whether need.sh brings it; if not, SAID is listed as absent.
+# WHAT SAID: returns whether need.sh can install WHAT. If not, lists SAID as absent.
 have() { scripts/need.sh "$1" || { absent+=("$2") && return 1; }; }
 
 tally() { passed=$((passed + $1)) failed=$((failed + $2)); }
 
-# NAME COMMAND...: a step, and how long it took.
+# NAME COMMAND...: runs a step and records how long it took.
 timed() {
     local from=$SECONDS status=0
     step "$@" || status=$?
@@ -56,12 +58,12 @@ timed() {
     return $status
 }
 
-# A step that is one test.
+# Runs a step that counts as one test.
 one_test() {
     if timed "$@"; then tally 1 0; else tally 0 1; fi
 }
 
-# A step that runs tests and reports each in its log. That none ran is a failure, too.
+# Runs a step whose log reports each test. It is also a failure if no test ran.
 many_tests() {
     local name=$1 status=0 good bad
     timed "$@" || status=$?
@@ -73,8 +75,8 @@ many_tests() {
     tally "$good" "$bad"
 }
 
-# KIND 'FILE OR FOLDER ...' NAME COMMAND...: a step of that kind whose outcome depends on these files alone, which does not
-# run again until one of them changes. The stamps lie in build/, so a new clone has none.
+# KIND 'FILE OR FOLDER ...' NAME COMMAND...: runs a step of that kind whose outcome depends only on these files. The
+# step does not run again until one of them changes. The stamps are in build/, so a new clone has none.
 deterministic() {
     local kind=$1 inputs=$2 name=$3 stamp=$ROOT/build/stamps/$3 sum before=$failed
     # shellcheck disable=SC2086 # words
@@ -98,21 +100,22 @@ finish() {
     [ "$failed" = 0 ]
 }
 
-# Nothing can run when this fails.
+# Runs a step without which nothing else can run.
 must() { timed "$@" || { tally 0 1; finish; exit 1; }; }
 
 stop_cluster() { scripts/cluster.sh remove test >/dev/null 2>&1 || true; }
 
-# One target folder for all majors: what runs here links with no Postgres.
+# All majors share one target folder, because these crates do not link with Postgres.
 cargo_test() { CARGO_TARGET_DIR=$ROOT/build/target nice cargo test --locked --no-fail-fast "$@"; }
 
-# A subshell: what points at this cluster must not reach the tests that start their own.
+# Runs in a subshell, because variables that point at this cluster must not reach the tests that start their own
+# clusters.
 regress() (
     eval "$(scripts/cluster.sh env test)"
     make -s installcheck "$@" PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE="$PGCACHE_PROFILE"
 )
 
-# pg_regress on a server with this line in its configuration, with arguments of make.
+# Runs pg_regress on a server with this line in its configuration, with arguments for make.
 served() {
     local line=$1
     shift
@@ -120,14 +123,15 @@ served() {
     regress "$@"
 }
 
-# pg_regress and the isolation tests: 'conf line' [arguments of make]. regress-parallel is for a Postgres with assertions
-# (cassert.sh): each query that may runs in a parallel worker.
+# Runs pg_regress and the isolation tests: 'conf line' [arguments of make]. regress-parallel is for a Postgres with
+# assertions (cassert.sh): it runs each query that it can in a parallel worker.
 regress_part() {
     many_tests "$part" served "$@" ISOLATION=
     many_tests "${part/regress/isolation}" served "$@" REGRESS=
 }
 
-# Likewise, with nothing cached of the catalogs, as if another session had changed them at each chance. A file takes minutes.
+# Runs pg_regress with no catalog caches, as if another session changed the catalogs at every opportunity. A file takes
+# minutes.
 
 discarding() {
     served '' REGRESS=install ISOLATION=
@@ -135,10 +139,11 @@ discarding() {
     regress REGRESS="${DISCARDING:-fetch attached}" ISOLATION= REGRESS_OPTS="--use-existing --dbname=contrib_regression --outputdir=$BUILD/regress-out"
 }
 
-# Session tests: PRELOAD TABLE_PATH [libtest's arguments]. Everything holds with the library preloaded and without, and by
-# each way to a table: the tier and the way change speed, not results. `few-*` are the modules for which that axis matters:
-# what random statements and storms have found over plans, and where leases are locks of Postgres. Servers of the Redis
-# protocol load the library by themselves, and take no way to a table: once is enough.
+# Runs session tests: PRELOAD TABLE_PATH [libtest's arguments]. All tests must pass with and without preload, and with
+# direct access and plans, because the tier and the path change only speed. `few-*` runs the modules for which the path
+# or the preload matters: those in which random statements and storms have found defects with plans, and those where
+# Postgres locks replace leases. Servers of the Redis protocol preload the library themselves and choose no path, so
+# their tests run once.
 session_part() {
     local preload=$1 path=$2
     shift 2
@@ -146,7 +151,7 @@ session_part() {
         ${modules[@]+"${modules[@]}"} "$@"
 }
 
-# The parts that need no server.
+# Runs the parts that need no server.
 lints() {
     one_test lint-format scripts/lint.sh format
     one_test lint-pages scripts/lint.sh pages prose
@@ -164,8 +169,8 @@ lints() {
     fi
 }
 
-# The tests of the store and of the protocol under Miri, which sees each access out of bounds, each data race and each reference that must
-# not be. They do less there: Miri takes a hundred times as long.
+# Runs the tests of the store and of the protocol under Miri, which detects out-of-bounds accesses, data races and
+# invalid references. The tests do less work there, because Miri is a hundred times slower.
 miri() (
     export CARGO_TARGET_DIR=$ROOT/build/target-miri
     scripts/nightly.sh cargo miri setup && nice scripts/nightly.sh cargo miri test --locked --package pgcache-store --lib &&
@@ -177,10 +182,10 @@ miri_tests() {
     deterministic many_tests 'crates/store crates/resp Cargo.lock' miri miri
 }
 
-# Random commands to a Redis and to a model behind the protocol's crate; RESP_COMMANDS says how many.
+# Sends random commands to Redis and to a model behind the crate `resp`. RESP_COMMANDS is their number.
 against_redis() { cargo_test --package pgcache-resp --test differential -- --ignored; }
 
-# The crates that link with no Postgres, their models among them.
+# Tests the crates that do not link with Postgres, including their models.
 unit_tests() {
     local crate
     for crate in coherence resp store; do
@@ -193,14 +198,14 @@ unit_tests() {
     ! have redis "the protocol beside a Redis, which needs redis-server" || many_tests against-redis against_redis
 }
 
-# Each file of bench/pgbench, and the arithmetic behind the figures.
+# Tests each file of bench/pgbench, and the arithmetic of the benchmarks.
 tools() {
     many_tests bench-driver cargo_test --manifest-path bench/driver/Cargo.toml
     one_test bench-tests bench/run.sh tests
     one_test bench-by-hand bench/run.sh by_hand --smoke --out "$ROOT/build/bench/smoke/by_hand-$$"
 }
 
-# Every workload of the benchmarks: that it runs and that its answers are right, no figures.
+# Runs every workload of the benchmarks. Checks that it runs and that its answers are right, without measuring.
 smokes() {
     local name
     for name in $(bench/run.sh names); do
@@ -211,8 +216,8 @@ smokes() {
     have etcd "etcd beside pgcache in bench/run.sh kv, which cannot be had here" || true
 }
 
-# The examples, the programs of docs/drivers.md, and other projects' software over attached tables. Missing languages are
-# listed at the end.
+# Runs the examples, the programs of docs/drivers.md, and other projects' software over attached tables. Lists missing
+# languages at the end.
 examples() {
     local language languages=(python) shops=(python) attached=(cache_table.py)
     for language in node go ruby java php; do
@@ -232,7 +237,7 @@ xa() {
     ! have maven "global transactions by a transaction manager, which needs Maven" || many_tests xa scripts/xa.sh
 }
 
-# Clients of Redis, unchanged, beside a Redis. Missing ones are listed at the end.
+# Runs unchanged Redis clients against Redis and pgcache. Lists missing clients at the end.
 clients() {
     local program needs programs=()
     while read -r program needs; do
@@ -246,7 +251,7 @@ clients() {
     many_tests clients scripts/clients.sh "${programs[@]}"
 }
 
-# The stores of frameworks, by the frameworks' own tests. Missing ones are listed at the end.
+# Runs the frameworks' own tests of the stores. Lists missing stores at the end.
 stores() {
     local needs words names=()
     for needs in stores/*/needs; do
@@ -260,7 +265,7 @@ stores() {
     many_tests stores scripts/stores.sh "${names[@]}"
 }
 
-# NAME: of whatever kind it is.
+# NAME: runs the test with this name, of whatever kind it is.
 one() {
     local part=one
     if [ -e "sql/$1.sql" ]; then
@@ -276,17 +281,17 @@ one() {
     fi
 }
 
-# 1 or 0.
+# Prints 1 if pg_cron is installed, otherwise 0.
 has_cron() { if [ -e "$("$PG_CONFIG" --pkglibdir)/pg_cron.so" ]; then echo 1; else echo 0; fi; }
 
-# Only where Postgres itself was built from source may pg_cron be out of reach; a package must have it.
+# Only a Postgres that was built from source may lack pg_cron. For a packaged Postgres it must be available.
 find_cron() {
     scripts/need.sh cron && return
     [[ $PG_CONFIG == "$(scripts/cache-dir.sh)"/* ]] || exit 1
     absent+=("the tests of pg_cron, which Postgres $PG_MAJOR has not got here")
 }
 
-# Once, before the first part that needs it.
+# Builds, stages and starts the server once, before the first part that needs it.
 start_server() {
     ! $started || return 0
     started=true

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # `make trust`: runs the long checks of `make cassert` and `make valgrind`, and the tests on Postgres 16 and 17, part by
 # part. Each finished part adds a line to build/trust/results: part, passed, failed, seconds, commit. A new run skips
-# the parts that have a line of the same commit, so a run may be stopped at any time. The last lines of the output are
-# the table; a part without a line was not run, or could not be.
+# the parts that have a line for the same commit, so a run may be stopped at any time. The output ends with the table of
+# all lines; a part without a line did not run, or could not run.
 #
-# Usage: trust.sh [PART...]      all parts, when none is named; trust.sh table prints the table and runs nothing
+# Usage: trust.sh [PART...]      all parts, if none is named; trust.sh table prints the table and runs nothing
 #
-# Environment: LIMIT=7200 seconds for a part; one that takes longer counts as not run.
+# Environment: LIMIT=7200 is the longest time of a part in seconds; a longer part counts as not run.
 . "$(dirname "$0")/head.sh"
 
 folder=build/trust
@@ -16,7 +16,7 @@ touch "$file"
 commit=$(git rev-parse --short=10 HEAD)
 [ -z "$(git status --porcelain)" ] || commit+=+changes
 
-# The session tests for which it matters most what lies in freed memory.
+# The session tests for which the contents of freed memory matter most.
 declare -A modules=(
     [fetch]='fetch:: fetch_commit:: fetch_locks:: fetch_truth:: fetch_windows::'
     [leases]='leases::'
@@ -29,7 +29,7 @@ declare -A modules=(
 names=(regress fetch leases depend prepared hidden attach protocol)
 parts=("${names[@]/#/cassert-}" "${names[@]/#/valgrind-}" postgres-16 postgres-17)
 
-# PART: runs it.
+# PART: runs the part.
 run() {
     local name=${1#*-}
     case $1 in
@@ -44,11 +44,11 @@ export -f run
 
 is_done() { awk -v part="$1" -v commit="$commit" '$1 == part && $5 == commit { found = 1 } END { exit !found }' "$file"; }
 
-# PART: runs it, and writes its line if its log ends with a count.
+# PART: runs the part, and writes its line if its log ends with a count.
 record() {
     local from=$SECONDS log=$folder/$1.log passed failed
     say "$1"
-    # A process group of its own: at the limit what the part has started ends as well.
+    # Starts the part in its own process group, so that at the limit all processes of the part end, too.
     timeout "${LIMIT:-7200}" bash -c "$(declare -p modules); run $1" >"$log" 2>&1 </dev/null || true
     if read -r passed failed < <(sed -n 's/^\([0-9]*\) passed, \([0-9]*\) failed$/\1 \2/p' "$log" | tail -n 1); then
         echo "$1 $passed $failed $((SECONDS - from)) $commit" >>"$file"
@@ -56,7 +56,7 @@ record() {
     tail -n 3 "$log"
 }
 
-# Each part's last line.
+# Prints the last line of each part.
 table() {
     local part
     {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make valgrind`: runs the regression tests on a server under valgrind's memcheck, with direct access and with plans.
-# Fails if memcheck finds a fault below a frame of pgcache. Faults in Postgres alone are counted and shown. A Postgres
-# with assertions tells valgrind which parts of its memory are free and which are not yet written.
+# Fails if memcheck finds a fault below a frame of pgcache. Faults in Postgres alone are only counted and shown. A
+# Postgres with assertions informs valgrind which parts of its memory are free and which are not yet written.
 #
 # Environment: PG=17 for another major that has a source package; REGRESS="entries fetch" for fewer files;
 # SESSIONS="fetch:: leases::" for session tests as well, PARTS=sessions for these alone.
@@ -13,10 +13,11 @@ need_files 4096 'make valgrind'
 
 found=$RUN/memcheck
 export PGCACHE_POSTGRES=$found/postgres PGCTLTIMEOUT=600
-# Three times the leases that exist at the default pgcache.hot_size, in place of a hundred times.
+# The test of leases uses three times as many keys as leases exist at the default pgcache.hot_size, instead of a hundred
+# times as many.
 export PGCACHE_LEASE_KEYS=3000
 
-# Replaces the server's program: one log a process.
+# Replaces the server's program by valgrind, with one log for each process.
 write_wrapper() {
     rm -rf "$found"
     mkdir -p "$found/logs"
@@ -32,7 +33,8 @@ WRAPPER
 
 stop_cluster() { scripts/cluster.sh remove valgrind >/dev/null 2>&1 || true; }
 
-# A subshell, because variables that point at this cluster must not reach the session tests. No errexit in here: step reads the status.
+# Runs in a subshell, because variables that point at this cluster must not reach the session tests. errexit does not
+# work here, because step reads the status.
 regress() (
     stop_cluster
     scripts/cluster.sh start valgrind 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' \
@@ -44,7 +46,7 @@ regress() (
 # shellcheck disable=SC2086 # one word a module
 sessions() { PGCACHE_PRELOAD=1 PGCACHE_TABLE_PATH=auto session_tests $SESSIONS; }
 
-# Prints faults whose stack has a frame of ours: a Rust source line, or the library where it has no lines.
+# Prints faults whose stack has a frame of pgcache: a line of Rust source, or the library if it has no line numbers.
 faults() {
     cat "$found"/logs/*.log 2>/dev/null | awk -v ours="$1" '
         /FAULT/ { inside = 1; text = ""; mine = 0 }

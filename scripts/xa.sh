@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests global transactions (XA) over caches of two databases, with a transaction manager from Maven: commits,
-# rollbacks, a branch that refuses, and a manager that dies between the two phases. In the last case the server is
+# Tests global transactions (XA) on caches of two databases, with a transaction manager from Maven: commits, rollbacks,
+# a branch that refuses to commit, and a manager that dies between the two phases. In the last case the server is
 # restarted and the manager's recovery decides the transaction. Compares the program's output with t/xa/expected.
 #
 # Usage: xa.sh
@@ -24,7 +24,7 @@ stop_all() {
     rm -rf "$work"
 }
 
-# MODE: the program, whose manager keeps its log from run to run.
+# MODE: runs the program, whose manager keeps its log from run to run.
 program() {
     local store=ObjectStoreEnvironmentBean
     java -XX:TieredStopAtLevel=1 -Djava.util.logging.config.file=/dev/null \

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Proves that the archive of `make binaries` is complete: on a clean base system with Postgres, without Rust and a
-# compiler, its checksums match, install.sh installs it, and the extension works without preload, with it, and after a
-# restart. If install.sh refuses to install, it must say why.
+# Proves that the archive of `make binaries` is complete: on a clean base system with Postgres but without Rust and a
+# compiler, its checksums match, install.sh installs it, and the extension works without preload, with preload, and
+# after a restart. If install.sh refuses to install, it must say why.
 #
 # Usage: check.sh binaries [ARCHIVE]        environment: SUITE=bookworm or trixie, whose own Postgres it is tried in,
 #                                           and all other majors that the archive has and this machine can have;
@@ -70,11 +70,11 @@ refuses 'no pg_config was found' "$unpacked/install.sh"
 install_server postgresql
 config=$(echo /usr/lib/postgresql/*/bin/pg_config)
 refusals "$config"
-# It finds the only one there is.
+# install.sh finds the only Postgres by itself.
 "$unpacked/install.sh"
 try "$config"
 
-# Of packages, or built from source.
+# The other majors come from packages, or are built from source.
 for server in "$@"; do
     config=$server
     if [[ $server != */* ]]; then

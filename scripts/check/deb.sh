@@ -10,7 +10,7 @@
 
 work_for deb-check 6000
 
-# Only the last line of `make deb` is asked for, and the log is for the reader.
+# The caller needs only the last line of `make deb`; the log is for the reader.
 build_here() {
     need server
     file=$(scripts/deb.sh | tee >(cat >&2) | tail -n 1)

@@ -1,11 +1,10 @@
 # shellcheck shell=bash
-# Tests docker/ without a registry. The files pass their own linters. The image is built, refuses to start without a
-# password, starts as its own user, is healthy, takes its settings from the environment, sweeps, runs pg_cron's job and
-# the demo, and keeps its entries over a restart. Then a real exporter must have every metric that the alerts and the
-# dashboard name, and a real Prometheus must report with our rules that the server is down.
+# Tests docker/ without a registry. The files must pass their linters. The image must build, refuse to start without a
+# password, start as its own user, be healthy, take its settings from the environment, sweep, run pg_cron's job and the
+# demo, and keep its entries over a restart. Then a real exporter must have every metric that the alerts and the
+# dashboard name, and a real Prometheus must report, by the rules in docker/, that the server is down.
 #
-# It does not use Docker itself: buildah reads the same Dockerfile, in a chroot, and debootstrap makes the base image
-# here.
+# Does not use Docker: buildah reads the same Dockerfile, in a chroot, and debootstrap makes the base image.
 #
 # Usage: check.sh docker [lint]     lint: only the files; the image needs root
 . scripts/base.sh
@@ -33,7 +32,7 @@ lint
 
 work_for docker-check 12000
 need image
-# Plain copies, because overlay mounts do not work everywhere.
+# Uses plain copies, because overlay mounts do not work everywhere.
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 store() { buildah --root "$work/storage" --runroot "$work/run" "$@"; }
 
@@ -56,12 +55,12 @@ import_base() {
 }
 
 build_image() {
-    # The OCI format knows no health check.
+    # The OCI format has no health check, so use Docker's format.
     store build --quiet --format docker --file docker/Dockerfile --tag "$image" --build-arg PG_MAJOR=17 \
         --build-arg BASE_IMAGE=localhost/base:check . >/dev/null
 }
 
-# The network is the host's: uses only the loopback address, and a port of our own.
+# The container shares the host's network, so use only the loopback address, and a free port.
 in_image() {
     store run --user 999 --volume "$PWD/demo:/demo:ro" \
         --volume "$PWD/docker/exporter/role.sh:/initdb.d/role.sh:ro" --env PGCACHE_HOT_SIZE=32MB --env PGCACHE_EXPIRE_INTERVAL=1s \
@@ -138,7 +137,7 @@ try_image() {
     expect f "SELECT pg_catalog.pg_is_in_recovery()"
 }
 
-# Every metric that a dashboard or an alert reads exists.
+# Checks that every metric that a dashboard or an alert reads exists.
 try_exporter() {
     say "exporter"
     DATA_SOURCE_NAME="postgresql://exporter:watching@127.0.0.1:$port/postgres?sslmode=disable" \
@@ -156,7 +155,7 @@ page() { python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sy
 
 metrics() { page "http://127.0.0.1:$((port + 1))/metrics" >"$work/metrics"; }
 
-# The configuration and the rules as they are, except the exporter's place and the times they wait.
+# Uses the configuration and the rules unchanged, except the exporter's address and the waiting times.
 try_prometheus() {
     say "Prometheus"
     mkdir "$work/prometheus"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Proves that a new user needs only two commands: on a clean Debian or Ubuntu with only git, make and sudo, a clone of
 # HEAD runs `make demo`, `make test` and `make clean`, as root and as an ordinary user with sudo and ordinary limits.
-# Afterwards no process may be left and the clone must be unchanged.
+# Afterwards no process may remain, and the clone must be unchanged.
 #
 # The system is a folder (base.sh); it uses the host's network, with its proxy and certificates.
 #
@@ -32,7 +32,7 @@ make_system() {
     inside >"$root/srv/inside.sh"
 }
 
-# Runs in the chosen system, as the chosen user, with a clone of HEAD in the home folder.
+# Runs the targets in the chosen system, as the chosen user, in a clone of HEAD in the home folder.
 inside() {
     cat <<'INSIDE'
 set -euo pipefail
@@ -51,7 +51,7 @@ left=$(git status --porcelain --ignored; ls -d /tmp/pgcache-* 2>/dev/null || tru
 INSIDE
 }
 
-# Passes on proxy settings; certificates need no setting, because they are installed.
+# Passes on proxy settings. Certificates need no setting, because they are installed in the system.
 run_as() {
     local who=$1 root=$work/$1 from=$SECONDS log environment
     log=$(scripts/cache-dir.sh)/fresh-$suite-$who.log

@@ -1,14 +1,14 @@
 # shellcheck shell=bash
-# Proves that pgcache does not change the rest of the server: the regression and isolation tests of Postgres itself give
-# the same results with pgcache preloaded (its worker on) as without.
+# Proves that pgcache does not change the rest of the server: Postgres' own regression and isolation tests give the same
+# results with pgcache preloaded (and its worker on) as without it.
 #
 # The tests come from the source package of this major, the server and pg_regress from PG_CONFIG; only regress.so is
-# compiled. A test that fails in both runs is a fault of the machine; one that differs is a fault of pgcache.
+# compiled. If a test fails in both runs, the machine is at fault. If its results differ, pgcache is at fault.
 #
-# With `attached` both runs have pgcache, and all plain tables get the columns of a cache
-# (postgres-attached/tables.sql). In the second run the tables are attached as caches, and those of test_setup contain
-# expired copies of some of their rows. Rows and errors must be the same; postgres-attached/compare.py removes the
-# classes of differences that docs/internals/hiding.md names.
+# With `attached`, pgcache is preloaded in both runs, and all plain tables get the columns of a cache
+# (postgres-attached/tables.sql). In the second run the tables are attached as caches, and the tables of test_setup
+# contain expired copies of some of their rows. Rows and errors must be the same; postgres-attached/compare.py removes
+# the kinds of differences that docs/internals/hiding.md names.
 #
 # Usage: check.sh postgres [attached]        environment: PG, PG_CONFIG as in the Makefile
 need rust server postgres-source python
@@ -21,8 +21,8 @@ pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/../..
 work=$RUN/postgres-tests
 ours=scripts/postgres-attached
 
-# Only the folder of the tests is kept: the whole tree is ten times as large. Tests of another minor version fail
-# where behaviour was mended.
+# Keeps only the folder with the tests, because the whole tree is ten times as large. If the tests are of another minor
+# version, those fail whose behaviour has been fixed in between.
 fetch_tests() {
     [ ! -e "$source/regress/parallel_schedule" ] || return 0
     scripts/source-package.sh "postgresql-$PG_MAJOR" "postgresql-$PG_MAJOR" "$source.whole" || return
@@ -32,7 +32,8 @@ fetch_tests() {
     mv "$source.whole/src/test" "$source" && rm -rf "$source.whole"
 }
 
-# A test before all others in each schedule that prepares its database. In that of the regression tests test_setup has run.
+# Adds a test to each schedule that prepares the database before all other tests; in the regression schedule it runs
+# after test_setup.
 lay_out_attached() {
     local regress=$work/regress isolation=$work/isolation
     {
@@ -51,8 +52,8 @@ lay_out_attached() {
     grep -qx 'test: attached' "$regress/parallel_schedule"
 }
 
-# The server's user reads the input, and the server itself writes beside it. Two libraries of contrib are loaded, too;
-# a server without contrib fails that test in both runs.
+# The server's user reads the input, and the server writes beside it. The tests also load two libraries of contrib; on a
+# server without contrib these tests fail in both runs.
 lay_out() {
     rm -rf "$work" &&
         mkdir -p "$work" &&
@@ -69,7 +70,8 @@ in_cluster() (
     as_server env PATH="$PATH" PGHOST="$PGHOST" PGPORT="$PGPORT" PGUSER="$PGUSER" "$@"
 )
 
-# NAME KIND PROGRAM SCHEDULE DATABASE: pg_regress fails when one test fails; what counts here is the comparison.
+# NAME KIND PROGRAM SCHEDULE DATABASE: runs a suite. pg_regress fails if one test fails, which is no failure here,
+# because only the comparison counts.
 suite() {
     local name=$1 kind=$2 status=0
     as_server mkdir -p "$work/$name-$kind" || return
@@ -79,8 +81,8 @@ suite() {
     [ "$status" -le 1 ]
 }
 
-# NAME LIBRARIES [LINE...]. No errexit in here: step asks for the status. The worker serves a database that has the
-# extension.
+# NAME LIBRARIES [LINE...]: runs both suites. errexit does not work here, because step reads the status. The worker
+# serves a database that has the extension.
 run() {
     scripts/cluster.sh remove postgres-check &&
         scripts/cluster.sh start postgres-check 'max_prepared_transactions = 10' "shared_preload_libraries = '$2'" "${@:3}" &&
@@ -91,7 +93,7 @@ run() {
         scripts/cluster.sh remove postgres-check
 }
 
-# How many tables could be attached, and why others could not.
+# Writes down how many tables could be attached, and why the others could not.
 tables_of() {
     local database
     for database in regression isolation_regression; do
@@ -100,16 +102,16 @@ tables_of() {
     done >"$LOG/postgres-check-$1.tables"
 }
 
-# "ok NAME" and "failed NAME", from the lines of Postgres 15 and of 16 and later.
+# Prints "ok NAME" or "failed NAME" for each test, from the lines of Postgres 15 and of 16 and later.
 verdicts() {
     sed -nE -e 's/^(test|    ) +([^ ]+) +\.\.\. (ok|FAILED).*/\3 \2/p' -e 's/^(not )?ok [0-9]+ +[-+] ([^ ]+) .*/\1ok \2/p' "$LOG/$1.log" |
         sed -E 's/^(FAILED|not ok)/failed/' | sort
 }
 
-# KIND: the outputs of the two runs lie in folders of their own.
+# KIND: compares the outputs of the two runs, each of which has its own folder.
 same() { step "postgres-compare-$1" $ours/compare.py "$work/plain-$1/results" "$work/attached-$1/results"; }
 
-# Postgres' tests over plain tables and over attached ones.
+# Runs Postgres' tests over plain tables and over attached tables.
 check_attached() {
     local attached status=0
     step postgres-check-plain run plain pgcache 'tests.attach = off' 'pgcache.expire_interval = 0'
@@ -122,7 +124,7 @@ check_attached() {
     say "Postgres $PG_MAJOR: $attached tables of its own tests attached; rows and errors are the same"
 }
 
-# With pgcache preloaded and without.
+# Runs Postgres' tests with pgcache preloaded and without.
 check_preloaded() {
     local count failed
     step postgres-check-without run without ''

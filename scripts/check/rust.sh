@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Tests, without a network, how need.sh finds or installs Rust on many kinds of systems, and its message if there is no
-# way. apt, cargo and rustup are replaced by stand-ins; all other programs are the machine's own. fresh-check proves
-# that the packages themselves work.
+# Tests, without a network, how need.sh finds or installs Rust on many kinds of systems, and its message if it cannot.
+# apt, cargo and rustup are replaced by stand-ins; all other programs are the machine's. fresh-check proves that the
+# packages themselves work.
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 
-# The PATH of a system without any program that brings Rust.
+# The PATH of a system that lacks all programs that could bring Rust.
 make_programs() {
     mkdir "$work/programs"
     ln -s /usr/bin/* /usr/sbin/* /bin/* "$work/programs/" 2>/dev/null || true
@@ -80,7 +80,7 @@ for name; do :; done
 case $name in build-essential | pkg-config | libclang-dev | ca-certificates | curl) echo installed; exit ;; esac
 [ -e "$(dirname "$(dirname "$0")")/installed/$name" ] && echo installed
 STUB
-    # Ubuntu's folders.
+    # Ubuntu's packages install into these folders.
     stand_in find <<'STUB'
 #!/bin/sh
 [ "$1" = /usr/lib ] && exec /usr/bin/find "$(dirname "$(dirname "$0")")/usr" -maxdepth 1 -name 'rust-1.*'
@@ -90,7 +90,7 @@ STUB
 #!/bin/sh
 echo "${MACHINE:-x86_64}"
 STUB
-    # An ordinary user, whose sudo reaches apt-get and nothing of this machine.
+    # An ordinary user: sudo reaches only the stand-in for apt-get, and nothing of this machine.
     stand_in id <<<'#!/bin/sh
 echo 1000'
     stand_in sudo <<'STUB'
@@ -100,7 +100,7 @@ case $1 in env | apt-get | true) exec "$@" ;; -n) exec "$2" ;; esac
 STUB
 }
 
-# Makes the file that curl brings.
+# Makes the file that the stand-in for curl delivers.
 site_has() {
     stand_in curl <<STUB
 #!/bin/bash
@@ -110,7 +110,7 @@ printf '#!/bin/sh\ntouch $system/ran\n' >"\$file"
 STUB
 }
 
-# Makes a rustup of the user's own, that makes a toolchain or fails.
+# Makes a stand-in for the user's rustup, which installs a toolchain or fails.
 rustup_that() {
     stand_in rustup <<STUB
 #!/bin/bash

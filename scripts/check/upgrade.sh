@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Proves the upgrade to another major of Postgres: pgcache is staged for both servers. A cluster with caches of every
-# kind is transferred by pg_upgrade (`--check`, then really, by copies and by links) and by dump and restore, and its
-# contents are checked on the new server (t/tests/upgrade.rs, t/tests/dump.rs).
+# Proves that an upgrade to another Postgres major works. Stages pgcache for both servers, moves a cluster with caches
+# of every kind by pg_upgrade (`--check`, then copies and links) and by dump and restore, and checks the contents on the
+# new server (t/tests/upgrade.rs, t/tests/dump.rs).
 #
-# Environment: FROM=15 TO=17 for other majors; either may be the path of a pg_config. The new server must not
-# have been released before the old one: it would not know what a minor release has added to the catalogs.
+# Environment: FROM=15 TO=17 for other majors; either may be the path of a pg_config. The new server must not have been
+# released before the old server, because it would not know what a minor release has added to the catalogs.
 from=${FROM:-15} to=${TO:-17}
 
-# For a major, or a pg_config.
+# MAJOR or PG_CONFIG: stages pgcache for this server.
 stage() {
     unset PG PG_CONFIG
     if [[ $1 == */* ]]; then export PG_CONFIG=$1; else export PG=$1; fi

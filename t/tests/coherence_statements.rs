@@ -234,7 +234,7 @@ fn set_up_for(statement: &str, writer: &mut Client, reader: &mut Client) {
     }
 }
 
-/// Checks that the reader sees the old value, or has to wait, while the writer's transaction is open.
+/// Checks that, while the writer's transaction is open, the reader gets the old value or has to wait.
 pub(crate) fn sees_nothing_of_it(reader: &mut Client, statement: &str) {
     reader.run("SET lock_timeout = '20ms'");
     for _ in 0..3 {

@@ -72,7 +72,7 @@ fn fill(database: &Database, recent: &Mutex<VecDeque<Brief>>, until: Instant) {
     }
 }
 
-/// Returns whether the probe found the entry, and the clock before and after the probe.
+/// Returns whether the probe found the entry, and the server's clock before and after the probe.
 fn probe(session: &mut Client, probe: &str, key: &str) -> (bool, i64, i64) {
     let probe = probe.replace("$k", &format!("'{key}'"));
     let sql = format!("SELECT {NOW}, coalesce({probe}, false), {NOW}");
