@@ -1,10 +1,10 @@
 //! Detects partitions of a source table that the apply worker of logical replication has truncated.
 //!
 //! The source's own trigger or the object access hook reports any other TRUNCATE. The apply worker truncates the
-//! partitions themselves, even if the publisher truncated their parent, and calls no hook; its only trace is an
-//! invalidation message for each relation. So an apply worker remembers the invalidated relations, and checks at the
-//! end of the transaction which of them have a new file. Without this check, entries that depend on a truncated
-//! partition would stay.
+//! partitions themselves, even if the publisher truncated their parent, and calls no hook; the only trace is a relcache
+//! invalidation for each partition. So an apply worker remembers the invalidated relations, and at the end of the
+//! transaction checks which of them have a new file. Without this check, entries that depend on a truncated partition
+//! would stay.
 
 use std::collections::HashSet;
 
@@ -22,7 +22,7 @@ unsafe extern "C-unwind" {
 }
 
 thread_local! {
-    /// Relations that changed in this transaction.
+    /// The relations that were invalidated in this transaction.
     static CHANGED: TransactionLocal<HashSet<u32>> = TransactionLocal::default();
 }
 
@@ -34,8 +34,8 @@ pub fn register() {
     }
 }
 
-/// Records a changed relation. Reads no catalog, because Postgres calls this at the end of each command and whenever it
-/// takes a lock.
+/// Remembers an invalidated relation. Must read no catalog, because Postgres calls this while it processes
+/// invalidations: at the end of each command and whenever it takes a lock.
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: Oid) {
     // SAFETY: reads a variable of this process.
@@ -46,7 +46,7 @@ unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: Oid)
     }
 }
 
-/// Invalidates the caches that depend on truncated partitions, as a part of the commit.
+/// Invalidates the caches that depend on truncated partitions. Runs as a part of the commit.
 pub fn see_truncated() {
     if CHANGED.with(|changed| changed.look(HashSet::is_empty)) {
         return;
@@ -60,7 +60,7 @@ pub fn see_truncated() {
     }
 }
 
-/// Forgets the changed relations at the end of the transaction.
+/// Forgets the invalidated relations at the end of the transaction.
 pub fn forget() {
     CHANGED.with(|changed| changed.change(HashSet::clear));
 }

@@ -1,7 +1,7 @@
 //! Registers the transaction callbacks and the object access hook, and turns their calls into [`events`].
 //!
 //! The events are the end of transactions and savepoints, and changes to definitions: tables, triggers, extensions,
-//! databases and column defaults. Triggers report row changes instead.
+//! databases and column defaults. Changes of rows do not come here; triggers report them.
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -46,7 +46,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
     let (moment, phase) = match event {
         XACT_EVENT_PRE_COMMIT => (Moment::BeforeCommit, Phase::Committing),
         XACT_EVENT_PRE_PREPARE => (Moment::BeforePrepare, Phase::Preparing),
-        // A parallel worker has changed nothing, but may have leases of its own.
+        // A parallel worker has changed nothing, but may hold leases.
         XACT_EVENT_COMMIT | XACT_EVENT_PARALLEL_COMMIT => (Moment::Committed, Phase::Open),
         XACT_EVENT_PREPARE => (Moment::Prepared, Phase::Open),
         XACT_EVENT_ABORT | XACT_EVENT_PARALLEL_ABORT => (Moment::Aborted, Phase::Open),
@@ -137,7 +137,7 @@ unsafe extern "C-unwind" fn at_object_access(
     }
 }
 
-/// Runs fallible code in a callback: an error or a panic in it continues as an error of Postgres.
+/// Runs fallible code in a callback: converts a panic to a Postgres error, and passes on a Postgres error.
 fn guarded(run: impl FnOnce()) {
     // SAFETY: the three callbacks above call this directly from C, and their own frames hold nothing to drop.
     unsafe { pg_sys::panic::pgrx_extern_c_guard(run) }
@@ -145,7 +145,7 @@ fn guarded(run: impl FnOnce()) {
 
 /// Reports that a table became a child or partition of another table, or stopped being one. The observer acts at the
 /// end of the transaction, when the change is final. Adding a cache's trigger to a table that is already a partition
-/// reports nothing, because a restore attaches the partition first, and then creates the trigger itself.
+/// reports nothing: a restore does this, because it attaches the partition first and creates the trigger afterwards.
 fn placed(table: Oid) {
     let has_triggers = catalog_rows::class(table).is_some_and(|class| class.has_triggers);
     if has_triggers && relation::has_trigger(table, own::RECORD.oid()) {
@@ -163,7 +163,7 @@ fn object_event(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid,
         pg_sys::DatabaseRelationId if access == pg_sys::ObjectAccessType::OAT_DROP => {
             emit(|observer| (observer.database_dropped)(object));
         }
-        // A default is named by its table and column.
+        // The hook identifies a default by its table and column.
         source::DEFAULTS if access == pg_sys::ObjectAccessType::OAT_POST_CREATE => {
             source::default_made(object, part);
         }
@@ -171,8 +171,8 @@ fn object_event(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid,
     }
 }
 
-/// Reports a change of a relation or, if `part` is not 0, of the column with this number: a dropped column is not a
-/// dropped relation.
+/// Reports a change of a relation or, if `part` is not 0, of the column with this number. Without the distinction a
+/// dropped column would count as a dropped relation.
 fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i32) {
     use pg_sys::ObjectAccessType::*;
     match access {
@@ -192,7 +192,7 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
     emit(|observer| match access {
         OAT_POST_CREATE if part == 0 => (observer.created)(relation),
         OAT_DROP if part == 0 => (observer.dropped)(relation),
-        // TRUNCATE of any table comes here, too; the cache's own trigger reports the truncation of a cache.
+        // TRUNCATE of any table also comes here; the cache's own trigger reports that its rows are gone.
         OAT_POST_CREATE | OAT_DROP | OAT_POST_ALTER | OAT_TRUNCATE => {
             (observer.altered)(relation);
         }
@@ -200,9 +200,9 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
     });
 }
 
-/// Raises 42501 for a pgcache trigger on another role's table. Postgres lets any role with TRIGGER create or replace a
-/// trigger. But pgcache's triggers determine what pgcache does with the owner's rights: which rows count as expired and
-/// are hidden and swept, and which entries a row invalidates.
+/// Raises 42501 for a pgcache trigger on another role's table. Postgres lets any role with the TRIGGER privilege create
+/// or replace a trigger. But pgcache's triggers decide what pgcache does with the owner's rights: which rows count as
+/// expired and are hidden and swept, and which entries a row invalidates.
 fn require_owner(row: &TriggerRow) {
     let of_a_source = [own::INVALIDATE, own::INVALIDATE_ALL];
     let mut ours = own::OF_A_CACHE.iter().chain(&of_a_source);

@@ -2,14 +2,14 @@
 //! key.
 //!
 //! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`, or `pgcache.depends('cache'::regclass,
-//! key, 'settings')` where the key depends on settings. The condition is always true and never evaluated; it only
-//! stores the dependency in the catalog. So Postgres itself follows renames of columns and of the cache, refuses to
-//! drop objects that the key needs, copies the trigger to partitions, and dumps and restores the trigger. The trigger's
-//! function takes the key's expression out of the condition and evaluates it over the old and the new row.
+//! key, 'settings')` if the key depends on settings. The condition is always true and never evaluated; it only stores
+//! the dependency in the catalog. So Postgres itself follows renames of columns and of the cache, refuses to drop
+//! objects that the key needs, copies the trigger to partitions, and dumps and restores the trigger. The trigger's
+//! function reads the key's expression from the condition and evaluates it over the old and the new row.
 //!
 //! The trigger acts with the rights of the owner of the table on which it was declared. Whenever the trigger runs, that
 //! owner must be allowed to delete from the cache. Otherwise a role could create a trigger on its own table that names
-//! another role's cache, and remove entries from it.
+//! another role's cache, and so remove that cache's entries.
 
 use std::ffi::{CStr, CString};
 
@@ -133,8 +133,8 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
             false => (*trigger.tg_relation).rd_id,
         };
         require_rights(condition.cache, declared_on);
-        // Planning looks up names, and inlines SQL functions. It runs with the owner's rights and a fixed search_path;
-        // otherwise the role that writes the row would choose which objects the names refer to.
+        // Planning looks up names and inlines SQL functions, so it runs with the owner's rights and a fixed
+        // search_path. Otherwise the role that writes the row could choose the objects to which the names refer.
         let stranger = relation::owner(declared_on) != session::user();
         let settings = condition.settings.map(|text| Texts::read(text.bytes()));
         let key = {
@@ -172,7 +172,8 @@ pub fn require_rights(cache: Oid, declared_on: Oid) {
     }
 }
 
-/// Returns whether the hint may name the relation: a trigger that a user created by hand may name any relation.
+/// Returns whether an error's hint may name the relation. A trigger that a user created by hand may refer to any
+/// relation, whose name the hint would reveal.
 fn may_be_a_cache(relation: Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || relation::is_view(relation)
 }
@@ -194,7 +195,7 @@ struct Condition {
 
 impl Condition {
     /// # Safety
-    /// `trigger` is a copy, like the triggers in TriggerData.
+    /// `trigger` is a copy of a relcache trigger, like the triggers in TriggerData.
     unsafe fn of(trigger: *const pg_sys::Trigger) -> Option<Condition> {
         // SAFETY: tgqual is NULL or the text of a node tree.
         unsafe {
@@ -253,17 +254,17 @@ unsafe fn constant(node: *mut pg_sys::Node) -> Option<Datum> {
 /// A dependency's trigger on a table.
 pub struct DependencyTrigger {
     pub trigger: Oid,
-    /// The name itself, not quoted as SQL would quote it.
+    /// The trigger's name, without SQL quotes.
     pub name: CString,
     pub cache: Oid,
-    /// A partition's copy of its parent's trigger, which is dropped together with the original.
+    /// Whether this is a partition's copy of its parent's trigger, which Postgres drops together with the original.
     pub is_clone: bool,
-    /// The trigger is ENABLE ALWAYS, the state in which pgcache creates it: it fires under any
+    /// Whether the trigger is ENABLE ALWAYS, the state in which pgcache creates it. It then fires under any
     /// session_replication_role.
     pub is_always: bool,
-    /// The trigger fires unless session_replication_role is replica, the state after ENABLE TRIGGER.
+    /// Whether the trigger fires only while session_replication_role is not replica, the state after ENABLE TRIGGER.
     pub is_at_origin: bool,
-    /// The settings under which the key is evaluated; None: the settings of each session that writes a row.
+    /// The settings under which the key is evaluated; None means the settings of each session that writes a row.
     pub settings: Option<Vec<u8>>,
     /// The key's expression from the trigger's condition.
     key: *mut pg_sys::Node,
@@ -300,8 +301,8 @@ impl DependencyTrigger {
         }
     }
 
-    /// Returns whether the key depends on the settings of each session that writes a row, as the key of a dependency
-    /// from before 0.5.0 may.
+    /// Returns whether the key depends on the settings of the session that writes the row. A dependency from before
+    /// 0.5.0 may have such a key.
     pub fn follows_writers(&self) -> bool {
         // SAFETY: an expression that Postgres has analysed.
         self.settings.is_none() && !matches!(unsafe { steadiness(self.key) }, Steadiness::Steady)
@@ -317,7 +318,7 @@ impl DependencyTrigger {
     }
 }
 
-/// Returns the functions of these triggers, for rows and for TRUNCATE; InvalidOid where the extension is not
+/// Returns the functions that dependency triggers call, for rows and for TRUNCATE; InvalidOid if the extension is not
 /// installed.
 pub fn functions() -> [Oid; 2] {
     [own::INVALIDATE.oid(), own::INVALIDATE_ALL.oid()]
@@ -373,14 +374,14 @@ pub fn enable_always(table: Oid, trigger: &CStr) {
     }
 }
 
-/// Returns the table on which a partition's trigger was declared.
+/// Returns the table on which a partition's trigger was declared, or None if the original trigger does not exist.
 pub fn declared_on(trigger: Oid) -> Option<Oid> {
     relation::made_on(trigger)
 }
 
 /// Returns the table on which a partition's trigger was declared; raises 39P01 if the original trigger does not exist.
-/// Postgres drops copies before their original, so this happens only in a damaged catalog. A check of the partition
-/// owner's rights instead would be wrong.
+/// Postgres drops copies before their original, so this happens only in a damaged catalog. The partition cannot stand
+/// in for the table, because its owner may be another role with other rights.
 pub fn require_declared_on(trigger: Oid) -> Oid {
     declared_on(trigger).unwrap_or_else(|| {
         ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
@@ -388,8 +389,8 @@ pub fn require_declared_on(trigger: Oid) -> Oid {
     })
 }
 
-/// Drops triggers of a cache's dependencies, together with the partitions' copies. Checks no privilege on their tables,
-/// as DROP of the cache checks none.
+/// Drops triggers of a cache's dependencies, together with the partitions' copies. Like DROP of the cache, checks no
+/// privilege on the triggers' tables.
 pub fn drop_triggers(triggers: &[Oid]) {
     // SAFETY: catalog changes inside a transaction; the list of addresses is made and freed here, and stores copies.
     unsafe {
@@ -408,8 +409,8 @@ pub fn drop_triggers(triggers: &[Oid]) {
     }
 }
 
-/// Makes the trigger depend on its cache: DROP of the cache then drops the trigger, as it drops the cache's indexes,
-/// instead of requiring CASCADE.
+/// Makes the trigger depend on its cache, so that DROP of the cache also drops the trigger, as it drops the cache's
+/// indexes, instead of requiring CASCADE.
 pub fn goes_with(trigger: Oid, cache: Oid) {
     // SAFETY: catalog changes inside a transaction; the addresses live through the call.
     unsafe {

@@ -1,7 +1,7 @@
 //! Computes the key of a dependency for the rows that a statement changes.
 //!
-//! The trigger runs this for every row, so it avoids repeated work: each statement prepares the expression once, one
-//! guard against errors surrounds both rows, and the new row's key is computed only if a column that the key reads
+//! The trigger runs this code for every row, so the code avoids repeated work: it prepares the expression once for each
+//! statement, puts one error guard around both rows, and computes the new row's key only if a column that the key reads
 //! differs.
 
 use pgrx::PgTupleDesc;
@@ -11,14 +11,14 @@ use crate::pg::catalog::called_functions::may_call_a_users;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// A key's expression, ready to be evaluated. The expression and everything that it points to lie in the memory of the
+/// A key's expression, ready to be evaluated. The expression and everything that it points to are in the memory of the
 /// call's FmgrInfo.
 pub struct RowKey {
     state: *mut pg_sys::ExprState,
     context: *mut pg_sys::ExprContext,
-    /// The columns that the key reads; None where it reads the whole row or a system column.
+    /// The columns that the key reads; None if it reads the whole row or a system column.
     columns: Option<Columns>,
-    /// The key calls no user-defined function, and its result does not depend on the evaluating role.
+    /// Whether the key calls no user-defined function and gives every role the same result.
     pub is_plain: bool,
 }
 
@@ -63,8 +63,8 @@ impl RowKey {
         }
     }
 
-    /// Returns the keys of the old and the new row, where the event has such rows. None means that a row has no entry,
-    /// or that the new key equals the old key. The keys live until the next call.
+    /// Returns the keys of the old and the new row. A key is None if the event has no such row, if the row has no key,
+    /// or if the new key equals the old key. The keys live until the next call.
     ///
     /// # Safety
     /// Each slot is NULL, empty, or holds a row of the table.
@@ -95,7 +95,7 @@ impl RowKey {
     }
 
     /// # Safety
-    /// Inside of `guarded`; the slot holds a row of the table.
+    /// Called inside `guarded`; the slot holds a row of the table.
     unsafe fn of_row(&self, slot: *mut TupleTableSlot) -> Option<Datum> {
         // SAFETY: the expression was prepared for this table's rows and reads only the inner tuple.
         unsafe {
@@ -144,7 +144,7 @@ unsafe fn holds_row(slot: *mut TupleTableSlot) -> bool {
     unsafe { !slot.is_null() && (*slot).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0 }
 }
 
-/// Returns the columns that a key reads; None where it reads the whole row or a system column.
+/// Returns the columns that a key reads; None if it reads the whole row or a system column.
 ///
 /// # Safety
 /// As `RowKey::prepare`.

@@ -1,4 +1,4 @@
-//! Postgres' triggers, callbacks and hooks as this extension uses them. They make few decisions: most turn a report of
+//! The triggers, callbacks and hooks by which Postgres calls this extension. They decide little: most turn a call of
 //! Postgres into an event for `cache`.
 
 pub mod applied;

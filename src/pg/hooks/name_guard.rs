@@ -3,12 +3,12 @@
 //!
 //! A statement can refer to its table only by name. While pgcache runs, a schema's owner may rename the table and give
 //! its name to another table, whose triggers, policies and views would then run with the rights of a cache's owner. No
-//! lock on the table prevents this. So after each parse analysis of pgcache's text, also when Postgres makes a kept
-//! plan again, this module checks which table Postgres found under the name, before any other code sees the result.
+//! lock on the table prevents this. So after each parse analysis of pgcache's text, including each later analysis for a
+//! kept plan, this module checks which table Postgres found under the name, before any other code sees the result.
 //!
-//! A schema's owner may also deny a cache's owner the use of the schema. The name comes from pgcache and not from a
-//! user, so the lookup runs as a superuser, from the start of the analysis to its end. The analysis reads catalogs and
-//! runs no user-defined code. Privileges on the table are checked later, when the statement runs.
+//! A schema's owner may also revoke USAGE on the schema from a cache's owner. The name comes from pgcache and not from
+//! a user, so the whole analysis runs as a superuser. The analysis reads catalogs and runs no user-defined code.
+//! Privileges on the table are checked later, when the statement runs.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
@@ -20,14 +20,14 @@ use crate::pg::memory::pg_list;
 use crate::pg::value::stored::refuse;
 use crate::pg::version;
 
-/// The text of a statement, and the only table that the statement may read and write.
+/// The text of a statement, and the only table that it may read or write.
 #[derive(Clone, Copy)]
 struct Guarded {
     text: *const c_char,
     table: Oid,
 }
 
-/// The user and security context of the session outside of a superuser lookup.
+/// The user and the security context of the session before a superuser lookup.
 #[derive(Clone, Copy)]
 struct Identity {
     user: Oid,
@@ -41,7 +41,7 @@ thread_local! {
 }
 
 /// While this value lives, makes the guarded statement raise an error if it finds another table under its name. Does
-/// not affect statements that triggers or functions run inside of it.
+/// not affect statements that triggers or functions run inside the guarded statement.
 pub struct NameGuard<'s> {
     former: Option<Guarded>,
     text: PhantomData<&'s CStr>,
@@ -66,7 +66,7 @@ impl Drop for NameGuard<'_> {
     }
 }
 
-/// Begins the analysis of the guarded query: its lookups of names run as a superuser.
+/// Begins the analysis of the guarded query, whose lookups of names run as a superuser.
 pub fn begin_look_up() {
     let mut former = Identity {
         user: pg_sys::InvalidOid,
@@ -92,7 +92,7 @@ pub fn end_look_up() {
     }
 }
 
-/// The types of a kept plan's parameters, at a stable address, so that Postgres can keep a pointer to them.
+/// The types of a kept plan's parameters. Their address is stable, because Postgres keeps a pointer to them.
 pub struct ParameterTypes(Box<(*const Oid, i32)>);
 
 impl ParameterTypes {
@@ -101,7 +101,7 @@ impl ParameterTypes {
         ParameterTypes(Box::new((types.as_ptr(), types.len() as i32)))
     }
 
-    /// Makes every new analysis of the plan's text look up names as a superuser, as the first analysis did.
+    /// Makes every later analysis of the plan's text look up names as a superuser, as the first analysis did.
     ///
     /// # Safety
     /// `plan` was made by SPI_prepare_cursor with these types, is kept, and is freed before `self`.
@@ -120,7 +120,7 @@ impl ParameterTypes {
 }
 
 unsafe extern "C-unwind" {
-    // Missing in pgrx' bindings; the same in all versions of Postgres (parser/parse_param.h).
+    // Missing from pgrx's bindings; declared identically in all versions of Postgres (parser/parse_param.h).
     fn setup_parse_fixed_parameters(state: *mut pg_sys::ParseState, types: *const Oid, number: i32);
 }
 

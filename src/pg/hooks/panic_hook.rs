@@ -1,9 +1,9 @@
 //! The panic hook of the extension, which keeps backtraces out of the errors that clients receive.
 //!
-//! Every error travels through Rust as a panic. If the server's environment has RUST_BACKTRACE or RUST_LIB_BACKTRACE,
-//! the hook of pgrx takes a backtrace at each panic and puts it into the error's DETAIL: paths and functions of the
-//! server, visible to any client that can cause an error. So this module's hook replaces the hook of pgrx. It neither
-//! reads nor changes the environment, because other libraries of the process may read it in threads of their own.
+//! Every error travels through Rust as a panic. If the server's environment sets RUST_BACKTRACE or RUST_LIB_BACKTRACE,
+//! pgrx's hook takes a backtrace at each panic and puts it into the error's DETAIL. The backtrace shows the server's
+//! paths and functions to any client that can cause an error. So this module's hook replaces pgrx's hook. It neither
+//! reads nor changes the environment, because threads of other libraries may read the environment at the same time.
 
 use std::io::Write;
 use std::panic::{PanicHookInfo, set_hook};
@@ -20,7 +20,7 @@ fn log_panic(panic: &PanicHookInfo<'_>) {
     if (payload.is::<&str>() || payload.is::<String>())
         && let Some(place) = panic.location()
     {
-        // A failed write cannot be reported anywhere else.
+        // Ignored, because a failed write cannot be reported anywhere else.
         let _ = writeln!(std::io::stderr(), "pgcache: internal error at {place}");
     }
 }

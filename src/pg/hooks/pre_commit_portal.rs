@@ -1,10 +1,11 @@
 //! A portal that marks the last moment of a transaction at which user-defined code may run.
 //!
-//! A pre-commit callback is too late to run user-defined code. Postgres closes the cursors before it, so a cursor
-//! opened afterwards would outlive the data that it reads. And callbacks of other extensions may have run before
-//! pgcache's: a postgres_fdw connection that begins after its callback crashes the server. So this module creates an
-//! invisible portal that runs nothing, and acts when Postgres closes the transaction's portals. After that, Postgres
-//! closes any new portals, fires deferred triggers, and calls the callbacks only when no portal remains.
+//! A pre-commit callback is too late to run user-defined code. Postgres closes the cursors before the callbacks, so a
+//! cursor opened in a callback would outlive the data that it reads. And other extensions' callbacks may have run
+//! before pgcache's: a postgres_fdw connection that begins after postgres_fdw's callback crashes the server. So this
+//! module creates an invisible portal that runs nothing, and acts when Postgres closes this portal with the
+//! transaction's other portals. Postgres then closes any new portals and fires deferred triggers, again and again until
+//! no portal remains, and only then calls the callbacks.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -17,16 +18,16 @@ use crate::pg::memory::pg_list;
 use crate::pg::session::{self, random};
 
 thread_local! {
-    /// Whether the portal exists.
+    /// Whether the portal exists in this transaction.
     static WAITS: Cell<bool> = const { Cell::new(false) };
     /// Whether the pre-commit callbacks are running or have run.
     static PASSED: Cell<bool> = const { Cell::new(false) };
-    /// The portal's name. It cannot be guessed, because a client that closed the portal would bring the last moment
-    /// forward.
+    /// The portal's name. It is random, because a client that guessed it could close the portal and so bring the last
+    /// moment forward.
     static NAME: CString = CString::new(format!("pgcache {:016x}", random::number())).unwrap_or_default();
 }
 
-/// Requests [`Moment::Ending`] for this transaction, unless that moment has passed.
+/// Requests [`Moment::Ending`] for this transaction. Does nothing after that moment.
 pub fn request() {
     if WAITS.get() || PASSED.get() || session::in_parallel_mode() {
         return;
@@ -52,16 +53,16 @@ pub fn reset() {
 }
 
 /// Closes the transaction's cursors, which Postgres would close next. The observer calls this before its work at the
-/// end of the transaction, because Postgres closes portals in no reliable order, and a table that a cursor reads can be
-/// neither altered nor truncated.
+/// end of the transaction, because a table that a cursor reads can be neither altered nor truncated, and Postgres
+/// closes portals in no reliable order.
 pub fn close_cursors() {
-    // SAFETY: the commit itself calls this, and allows any call in the cleanup of a portal; it skips the active portal
-    // of this module, and reads the list of portals anew after each portal that it closes.
+    // SAFETY: the commit itself calls this function, which allows any call in the cleanup of a portal, skips the active
+    // portal of this module, and reads the list of portals anew after each portal that it closes.
     unsafe { pg_sys::PreCommit_Portals(two_phase_commit::is_requested()) };
 }
 
-/// Emits [`Moment::Ending`]. Postgres calls this when the portal closes: at the end of the transaction or of its
-/// savepoint, or with CLOSE ALL.
+/// Emits [`Moment::Ending`] at the end of the transaction. Postgres calls this when the portal closes, which also
+/// happens at the end of its savepoint and with CLOSE ALL.
 unsafe extern "C-unwind" fn closed(portal: pg_sys::Portal) {
     WAITS.set(false);
     // SAFETY: the portal exists until this returns. Its cleanup is called only once, whatever the result.
@@ -79,7 +80,8 @@ unsafe extern "C-unwind" fn closed(portal: pg_sys::Portal) {
 }
 
 /// The portal while Postgres closes it. It stays active until the observer has finished, so that CLOSE ALL skips it and
-/// `ask_for` creates no second portal of its name. The observer itself handles every change made before it finishes.
+/// [`request`] creates no second portal of the same name. The observer itself handles every change made before it
+/// finishes.
 struct Kept(pg_sys::Portal);
 
 impl Kept {
@@ -101,8 +103,8 @@ impl Drop for Kept {
     }
 }
 
-/// Returns whether the running statement is CLOSE. A statement inside of a function has a snapshot, which the caller
-/// checks.
+/// Returns whether the running statement is CLOSE. A CLOSE inside a function is not found here, but has a snapshot,
+/// which the caller checks.
 fn closes_cursors() -> bool {
     // SAFETY: a variable of this process; a running portal has its statements, each of which is read after its tag.
     unsafe {

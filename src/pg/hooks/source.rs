@@ -1,5 +1,5 @@
-//! Reports changes of a source table (one on which entries of a cache depend) for which no row trigger fires:
-//! changes of its columns, partitions or children, and DROP.
+//! Reports changes of a source table, on which entries of a cache depend, for which no row trigger fires: changes of
+//! its columns, partitions or children, and DROP.
 //!
 //! The object access hook reports these events:
 //!
@@ -8,10 +8,10 @@
 //! - A partition or child that is not empty is added or removed.
 //! - The table is dropped, for any reason. Postgres drops its triggers first, so this module remembers the dropped
 //!   triggers.
-//! - A dependency's trigger that was disabled, or enabled only for some sessions, is enabled again: it missed the
-//!   changes made while it was disabled.
+//! - A dependency's trigger that was disabled, or enabled only for some sessions, is enabled again. It missed the
+//!   changes made before.
 //!
-//! As for row changes, the table's owner must be allowed to delete from the cache. Without that right the owner may
+//! As for row changes, the table's owner must be allowed to delete from the cache. An owner without this right may
 //! still drop the table, but the entries stay.
 
 use std::collections::HashSet;
@@ -25,7 +25,7 @@ use crate::pg::session::lock;
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::{events, memory};
 
-/// The oids of pg_inherits and pg_attrdef, fixed in Postgres' catalog headers.
+/// The OIDs of pg_inherits and pg_attrdef, fixed in Postgres' catalog headers.
 pub const INHERITANCE: Oid = Oid::from_u32(2611);
 pub const DEFAULTS: Oid = Oid::from_u32(2604);
 
@@ -40,7 +40,7 @@ struct Seen {
     triggers: bool,
     /// Tables with an altered dependency trigger.
     altered: Vec<Oid>,
-    /// Triggers that this transaction created and did not alter, so they have missed no change.
+    /// Triggers that this transaction created and has not altered since, so they have missed no change.
     made: HashSet<u32>,
 }
 
@@ -59,8 +59,8 @@ pub fn forget() {
     SEEN.with(|seen| seen.change(|seen| *seen = Seen::default()));
 }
 
-/// Makes the commit invalidate all entries that depend on the table, because any of its rows may have changed. Raises
-/// 42501 if the table's owner may not delete from a cache.
+/// Reports that any row of the table may have changed, so that the commit invalidates all entries that depend on the
+/// table. Raises 42501 if the table's owner may not delete from a cache.
 pub fn changed(table: Oid) {
     let mut emitted: Vec<Oid> = Vec::new();
     for DependencyTrigger { trigger, cache, .. } in dependencies(table) {
@@ -72,8 +72,8 @@ pub fn changed(table: Oid) {
     }
 }
 
-/// Returns the dependencies' triggers on a table. Called whenever any definition changes, so a table without
-/// triggers costs only one syscache lookup.
+/// Returns the dependencies' triggers on a table. Postgres' hook calls this whenever any definition changes, so a table
+/// without triggers must cost only one syscache lookup.
 fn dependencies(table: Oid) -> Vec<DependencyTrigger> {
     match catalog_rows::class(table).is_some_and(|class| class.has_triggers) {
         true => dependency::on_table(table),
@@ -81,7 +81,7 @@ fn dependencies(table: Oid) -> Vec<DependencyTrigger> {
     }
 }
 
-/// Records an altered column or column expression, whose new row in the catalog is not yet visible.
+/// Records an altered column or column expression. Its new catalog row is not yet visible.
 pub fn column_altered(table: Oid, column: i32) {
     if dependencies(table).is_empty() {
         return;
@@ -92,7 +92,8 @@ pub fn column_altered(table: Oid, column: i32) {
     }
 }
 
-/// Records that the table itself was altered: it may have a new file.
+/// Handles an ALTER of the table itself: if the transaction has altered a column and the table has a new file, the
+/// table was rewritten, which counts as a change.
 pub fn altered(table: Oid) {
     let with_columns = SEEN.with(|seen| seen.look(|seen| seen.columns.contains(&table.to_u32())));
     if with_columns && catalog_rows::file_is_another(table) {
@@ -132,7 +133,7 @@ pub fn trigger_dropped(trigger: Oid, table: Oid) {
     };
     note_trigger();
     let dropped = Dropped { table, cache };
-    // Copies are dropped before their originals, so the catalog still contains the table on which the trigger was
+    // Postgres drops copies before their originals, so the catalog still shows the table on which the trigger was
     // declared.
     if dependency::declared_on(trigger).is_some_and(|table| dependency::has_rights(cache, table)) {
         SEEN.with(|seen| {
@@ -150,7 +151,7 @@ pub fn trigger_made(trigger: Oid) {
     SEEN.with(|seen| seen.change(|seen| seen.made.insert(trigger.to_u32())));
 }
 
-/// Records that a trigger was altered, while the relation's open copy still shows the former state of the trigger.
+/// Records that a trigger was altered. The relcache still shows the trigger's former state.
 pub fn trigger_altered(trigger: Oid, table: Oid) {
     let is_new = SEEN.with(|seen| seen.change(|seen| seen.made.remove(&trigger.to_u32())));
     let found = find(trigger, table);
@@ -181,7 +182,8 @@ pub fn has_altered() -> bool {
     SEEN.with(|seen| seen.look(|seen| !seen.altered.is_empty()))
 }
 
-/// Removes one table with an altered dependency trigger from the list, and returns it; None if the list is empty.
+/// Removes one table from the list of tables with an altered dependency trigger, and returns it; None if the list is
+/// empty.
 pub fn take_altered() -> Option<Oid> {
     match has_altered() {
         true => SEEN.with(|seen| seen.change(|seen| seen.altered.pop())),
@@ -211,14 +213,15 @@ pub fn inheritance_changed(child: Oid, parent: Oid) {
     events::emit(|observer| (observer.inherited)(child, parent));
 }
 
-/// Returns whether this session may be in the middle of a statement that has changed rows of the table: it holds a
-/// writer's lock, and has the table open or is inside of a trigger. In that case the triggers for some changes may not
-/// have run yet.
+/// Returns whether this session may be in the middle of a statement that changes rows of the table, so that the
+/// triggers for some changes have yet to run. This is possible if the session holds a writer's lock, and has the table
+/// open or is inside a trigger.
 pub fn may_be_half_changed(table: Oid) -> bool {
     lock::changes_rows(table) && (relation::is_in_use(table) || trigger::is_in_one())
 }
 
-/// Records a new default. For a generated column, the default is the expression of all its values.
+/// Handles a new default of a column. The default of a generated column is the expression that gives all its values, so
+/// a new one counts as an altered column.
 pub fn default_made(table: Oid, column: i32) {
     if catalog_rows::is_generated(table, column) {
         column_altered(table, column);

@@ -1,8 +1,8 @@
 //! The trigger functions of every cache table, which notify pgcache of changes that plain SQL makes to the cache.
 //!
-//! The functions are C-level functions without pgrx's trigger wrapper, because one of them runs for each row. Their
-//! triggers are ENABLE ALWAYS, so they also fire under `session_replication_role = replica` and in the apply worker of
-//! logical replication.
+//! They are C functions without pgrx's trigger wrapper, because one of them runs for each row. Their triggers are
+//! ENABLE ALWAYS, so they also fire under `session_replication_role = replica` and in the apply worker of logical
+//! replication.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -29,7 +29,7 @@ pub extern "C" fn pg_finfo_columns_wrapper() -> *const pg_sys::Pg_finfo_record {
 }
 
 /// `pgcache.columns()`: the function of the trigger that names the columns of an attached table (`catalog::columns`).
-/// The trigger is disabled; if a user enables all triggers, it fires and does nothing.
+/// Does nothing. The trigger is disabled, but a user may enable all triggers of the table.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn columns_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -91,7 +91,7 @@ pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum
     Datum::null()
 }
 
-/// The facts about a partition that its trigger needs: the cache, and the position of the key in the partition's rows.
+/// What a partition's trigger needs to know: the cache, and the number and type of the key column in the partition.
 ///
 /// The trigger reports no dead bytes for a partition, because the sweep counts dead bytes only for whole caches; VACUUM
 /// of a partition follows Postgres' own counts.
@@ -100,22 +100,22 @@ struct Part {
     key: Option<(i16, KeyType)>,
 }
 
-/// Returns the partition's facts. Looks them up once for each statement and keeps them in the function's own memory,
-/// which ends with the statement.
+/// Returns the facts about a partition. Looks them up once for each statement and keeps them in the memory of the
+/// call's FmgrInfo, which ends with the statement.
 ///
 /// # Safety
 /// The call comes from `trigger`, which is a partition's copy of the cache's trigger.
 unsafe fn part_of(call: pg_sys::FunctionCallInfo, trigger: &pg_sys::TriggerData) -> *const Part {
-    // SAFETY: Postgres gives a trigger function its FmgrInfo, with room for a pointer of its own that begins as NULL,
-    // and memory that lives as long. The trigger's oid is read before any catalog; the partition is open.
+    // SAFETY: Postgres gives a trigger function its FmgrInfo, with room for a pointer that begins as NULL, and memory
+    // that lives as long. The trigger's OID is read before any catalog; the partition is open.
     unsafe {
         let function = (*call).flinfo;
         if (*function).fn_extra.is_null() {
             let number = (*trigger.tg_trigger).tgoid;
             let partition = trigger.tg_relation;
             let part = Part {
-                // The original is missing only in a damaged catalog; the partition's own oid then stands in, which is
-                // no cache.
+                // The original is missing only in a damaged catalog. The partition's OID is then used instead, which is
+                // not a cache.
                 cache: relation::made_on(number).unwrap_or((*partition).rd_id),
                 key: columns::key_in_partition(partition),
             };
@@ -127,8 +127,8 @@ unsafe fn part_of(call: pg_sys::FunctionCallInfo, trigger: &pg_sys::TriggerData)
     }
 }
 
-/// `pgcache.record_truncate()`: BEFORE TRUNCATE, FOR EACH STATEMENT. Reports that all rows may be gone. The apply
-/// worker of logical replication fires this trigger, but calls no object access hook.
+/// `pgcache.record_truncate()`: BEFORE TRUNCATE, FOR EACH STATEMENT. Reports that all rows may be gone. The trigger
+/// exists for the apply worker of logical replication, which fires it but calls no object access hook.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -139,8 +139,8 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
     Datum::null()
 }
 
-/// Reports the key of one changed row. If the row has no key, reports that any entry may have changed: any role may
-/// create this trigger on its own table, which may lack a key column.
+/// Reports the key of one changed row, or that any entry may have changed if the row has no key. A row may lack one
+/// because any role may create this trigger on its own table, with or without a key column.
 ///
 /// # Safety
 /// `relation` is open, `row` is NULL or one of its rows, and the column `key` holds the key.
@@ -170,8 +170,8 @@ unsafe fn note_row(
     }
 }
 
-/// Reports how many bytes an update or a deletion leaves to VACUUM. The old row is NULL if a role created this as a
-/// statement trigger on its own table.
+/// Reports how many bytes an update or a deletion leaves to VACUUM. `old` is NULL if a role created this as a statement
+/// trigger on its own table.
 ///
 /// # Safety
 /// `relation` is open; `old` is the row before the change, `new` the row after it; both may be NULL.
@@ -208,7 +208,7 @@ pub fn is_in_one() -> bool {
     depth() > 0
 }
 
-/// Returns the number of running trigger functions, each inside of the one before.
+/// Returns the number of running trigger functions, which are nested.
 pub fn depth() -> i32 {
     // SAFETY: the function takes no argument and returns an integer.
     let depth = unsafe { pgrx::direct_function_call::<i32>(pg_sys::pg_trigger_depth, &[]) };

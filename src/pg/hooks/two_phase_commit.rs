@@ -1,5 +1,5 @@
 //! Follows the statements of two-phase commit: records that PREPARE TRANSACTION is running, and reports that a prepared
-//! transaction was committed or rolled back. Called by `utility`.
+//! transaction was committed or rolled back. The module `utility` calls this one.
 //!
 //! Postgres calls no extension when COMMIT PREPARED or ROLLBACK PREPARED decides a transaction. So the session that
 //! runs the statement reports the decision here, in the statement's own transaction.
@@ -19,7 +19,7 @@ thread_local! {
     static REQUESTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the ending transaction is to be prepared.
+/// Returns whether the transaction that is ending will be prepared instead of committed.
 pub fn is_requested() -> bool {
     REQUESTED.get()
 }
@@ -37,7 +37,8 @@ pub unsafe fn begin(statement: *const pg_sys::Node) -> Option<TransactionStmtKin
     // SAFETY: by the caller's contract. The transaction's state may be read at any time.
     unsafe {
         let kind = kind_of(statement);
-        // PREPARE of a failed transaction rolls it back; its end has been reported already.
+        // PREPARE TRANSACTION in a failed transaction rolls it back, and the end of a failed transaction was already
+        // reported.
         if kind == Some(TRANS_STMT_PREPARE) && pg_sys::IsTransactionState() {
             REQUESTED.set(true);
         }
@@ -45,7 +46,7 @@ pub unsafe fn begin(statement: *const pg_sys::Node) -> Option<TransactionStmtKin
     }
 }
 
-/// Ends a statement that raised no error.
+/// Ends a statement that raised no error: reports that a prepared transaction was decided.
 ///
 /// # Safety
 /// The caller's frame holds nothing to drop, and C calls it.

@@ -1,11 +1,11 @@
-//! The only ProcessUtility hook, for utility statements, and the order in which pgcache's modules act on them.
+//! pgcache's only ProcessUtility hook, and the order in which pgcache's modules act on a utility statement.
 //!
 //! 1. `two_phase_commit` records PREPARE TRANSACTION, because the callbacks that the statement calls read this record.
 //! 2. `copied` may rewrite a COPY so that it also replaces expired rows.
 //! 3. The hook that was installed before pgcache's, or Postgres itself, runs the statement.
-//! 4. After a statement without an error, this hook notifies the two modules in reverse order.
+//! 4. After a statement without an error, the hook notifies `copied`, then `prepared`.
 //!
-//! A statement may run further statements inside of it, such as a function's COPY, so each statement keeps its state in
+//! A statement may run further statements inside it, such as a function's COPY, so each statement keeps its state in
 //! its own stack frame of this hook. An error jumps over these frames, which hold nothing to drop, and skips step 4:
 //! the state then ends with the transaction or its savepoint.
 
@@ -29,8 +29,8 @@ pub fn register() {
     }
 }
 
-/// Runs a statement. Postgres calls this for each statement that it does not plan; it has no guard of pgrx, because few
-/// of them concern a cache.
+/// Runs a statement. Postgres calls this for each utility statement. It has no `#[pg_guard]`, whose cost every utility
+/// statement would pay although few of them concern a cache.
 unsafe extern "C-unwind" fn run(
     given: *mut pg_sys::PlannedStmt,
     text: *const c_char,

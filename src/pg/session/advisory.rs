@@ -1,4 +1,4 @@
-//! Advisory locks of the extension: for sweeps, for the creation of a relation under a name, for keys that an EXEC
+//! The extension's advisory locks: for sweeps, for the creation of a relation under a name, for keys that an EXEC
 //! watches, and, on a server without pgcache's shared memory, for loading values.
 //!
 //! Each lock belongs to the transaction or the savepoint. This module releases most of them before PREPARE TRANSACTION;
@@ -20,13 +20,14 @@ use crate::pg::events::{self, Phase};
 use crate::pg::session::fault::{self, Fault};
 
 thread_local! {
-    /// Advisory locks that the transaction has requested and that must not outlive PREPARE TRANSACTION. They exclude
-    /// the lock of a name, because it belongs to the relation that the transaction creates, prepared or not.
+    /// Advisory locks that the transaction has requested and that must not outlive PREPARE TRANSACTION. The lock of a
+    /// name is not among them, because it protects the relation that the transaction creates, and must last until the
+    /// transaction is decided.
     static ENDING: TransactionLocal<HashSet<(Advisory, u32)>> = TransactionLocal::default();
 }
 
-/// The kinds of pgcache's advisory locks. Locks of applications are always of kind 1 or 2, so no user can take one of
-/// these with pg_advisory_lock() and block other sessions.
+/// The kinds of pgcache's advisory locks. Applications' advisory locks are always of kind 1 or 2, so no user can take a
+/// lock of pgcache with pg_advisory_lock() and block other sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum LockKind {
     /// The lock of a key: held by a session that loads the key, and by transactions that change its source.
@@ -40,7 +41,7 @@ enum LockKind {
     WatchedCache = 9,
 }
 
-/// The outcome of an attempt to take the lock that stands in for a lease.
+/// The outcome of an attempt to take the lock that replaces a lease on a server without shared memory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Leased {
     Won,
@@ -76,20 +77,20 @@ impl Advisory {
     }
 }
 
-/// Makes sessions that create relations of the same name wait for each other, by an advisory lock until the transaction
-/// ends. Two names may share a lock by chance; this costs a wait and changes no result.
+/// Makes sessions that create relations of the same name wait for each other, by an advisory lock that lasts until the
+/// transaction ends. Two names may share a lock by chance, which costs a wait and changes no result.
 pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;
     }
     acquire(of_name(schema, name), pg_sys::ExclusiveLock, true);
-    // SAFETY: in a transaction. Unlike a relation's lock, an advisory lock processes no invalidation messages, and
-    // without them this session would not find the relation that the former holder created.
+    // SAFETY: in a transaction. Taking an advisory lock, unlike a relation's lock, processes no invalidation messages.
+    // Without them this session would not find the relation that the lock's former holder created.
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
 /// Releases the lock of a name. The caller has found that a relation already has the name, so no session need wait for
-/// this transaction to create it.
+/// this transaction.
 pub fn leave_name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;
@@ -108,8 +109,8 @@ pub fn hold_key(relation: pg_sys::Oid, name: u32) {
     acquire(watched(relation, name), pg_sys::ExclusiveLock, true);
 }
 
-/// Takes the lock of the cache of watched keys: in a mode that it shares with other sessions that watch single keys, or
-/// exclusively to watch all keys.
+/// Takes the lock of a cache with watched keys: to watch single keys, in a mode that several such sessions can hold; to
+/// watch `all` keys, exclusively.
 pub fn hold_cache(relation: pg_sys::Oid, all: bool) {
     acquire(watched_cache(relation), cache_mode(all), true);
 }
@@ -135,7 +136,7 @@ pub fn wait_for_key(relation: pg_sys::Oid, name: u32) {
     wait_for_exec(watched(relation, name), pg_sys::ShareLock);
 }
 
-/// Waits until no other transaction watches all keys of the cache, or with `any`, until no other transaction watches
+/// Waits until no other transaction watches all keys of the cache or, with `any`, until no other transaction watches
 /// any key.
 pub fn wait_for_cache(relation: pg_sys::Oid, any: bool) {
     let mode = match any {
@@ -148,9 +149,9 @@ pub fn wait_for_cache(relation: pg_sys::Oid, any: bool) {
 /// The time that a commit waits for an EXEC before it joins the lock queue.
 const OUTSIDE: Duration = Duration::from_millis(500);
 
-/// Waits until the lock is free. At first it only retries, outside of the lock queue: an EXEC that waits for a row of
-/// this transaction gives way within `OUTSIDE`, whereas the deadlock detector would see a cycle and might abort this
-/// commit.
+/// Waits until the lock is free. For the time `OUTSIDE` it only retries, outside the lock queue. An EXEC that waits for
+/// a row of this transaction gives way within this time; in the lock queue, the deadlock detector would see a cycle and
+/// might abort this commit.
 fn wait_for_exec(lock: Advisory, mode: u32) {
     let began = Instant::now();
     while !is_free(lock, mode) {
@@ -178,13 +179,13 @@ pub fn try_sweep(relation: pg_sys::Oid) -> bool {
     take(lock, pg_sys::ExclusiveLock, false)
 }
 
-/// Takes the lock that stands in for a lease, until the transaction ends, if no session holds it or waits for it.
+/// Takes the lock that replaces a lease, until the transaction ends, if no session holds it or waits for it.
 ///
 /// The lock modes are as follows. A loader of one key holds the key's lock in Exclusive mode and the cache's lock in
 /// RowShare mode; a loader of many keys holds only the cache's lock, in Share mode. A transaction that changes the
 /// source holds the keys' locks in AccessExclusive mode and the cache's lock in RowExclusive mode; a transaction that
-/// changes many keys holds only the cache's lock, in Exclusive mode. Postgres refuses an attempt without waiting as
-/// soon as another session waits for the lock in a conflicting mode, so a series of loaders cannot starve a writer.
+/// changes many keys holds only the cache's lock, in Exclusive mode. An attempt that does not wait fails as soon as
+/// another session waits for the lock in a conflicting mode, so a series of loaders cannot starve a writer.
 pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     if is_touched(relation) || !take(loads(relation), pg_sys::RowShareLock, false) {
         return Leased::Pending;
@@ -201,15 +202,15 @@ pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     }
 }
 
-/// Takes the lock that stands in for leases of all keys of a cache; several loaders may hold it at the same time.
-/// Returns false while a change of the source keeps loaders away.
+/// Takes the lock that replaces the leases of all keys of a cache; several loaders may hold it at the same time.
+/// Returns false while a transaction that changes the source keeps loaders away.
 pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
     let open = !is_touched(relation) && take(loads(relation), pg_sys::ShareLock, false);
-    open && !is_touched(relation) // as in `try_lease`
+    open && !is_touched(relation) // checked again, as in `try_lease`
 }
 
-/// Waits in the lock queue until no session loads the key. Returns false if `lock_timeout` or `longest` ends the
-/// wait, or if the holder waits for this session (a deadlock).
+/// Waits in the lock queue until no session loads the key. Returns false if `lock_timeout` or `longest` ends the wait,
+/// or if a deadlock does.
 pub fn wait_for_lease(name: u64, longest: Duration) -> bool {
     let longest = longest.as_millis().try_into().unwrap_or(i32::MAX).max(1);
     // SAFETY: a plain C variable of this process, which is restored before any other code runs. The end of the
@@ -227,9 +228,9 @@ pub fn wait_for_lease(name: u64, longest: Duration) -> bool {
     }
 }
 
-/// Waits in the lock queue for sessions that load one of these keys (with None: any key of the cache), and prevents
-/// them from being loaded until the transaction has ended. If such a session waits for this one, Postgres aborts one of
-/// the two.
+/// Waits in the lock queue for sessions that load one of these keys, or any key of the cache if `names` is None, and
+/// prevents new loads of the keys until the transaction has ended. If a loading session waits for this session,
+/// Postgres aborts one of the two.
 pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) {
     let Some(names) = names else {
         take(loads(relation), pg_sys::ExclusiveLock, true);
@@ -255,7 +256,7 @@ fn wait_to_get(lock: Advisory, mode: u32) {
     leave(lock, mode);
 }
 
-/// Returns whether no session holds the lock in a mode that conflicts with this one, or waits for it in such a mode.
+/// Returns whether no session holds the lock, or waits for it, in a mode that conflicts with `mode`.
 fn is_free(lock: Advisory, mode: u32) -> bool {
     let free = acquire(lock, mode, false);
     if free {
@@ -264,17 +265,18 @@ fn is_free(lock: Advisory, mode: u32) -> bool {
     free
 }
 
-/// Takes a lock until the transaction ends or is about to be prepared. Returns false if it is not free and `waits`
-/// is false.
+/// Takes a lock until the transaction ends or is about to be prepared. Returns false if the lock is not free and
+/// `waits` is false, or if the transaction is being prepared.
 fn take(lock: Advisory, mode: u32, waits: bool) -> bool {
     if events::phase() == Phase::Preparing {
-        return false; // earlier locks were released before PREPARE, and this lock would not be
+        return false; // `before_prepare` has already run, so this lock would not be released
     }
     ENDING.with(|ending| ending.change(|ending| ending.insert((lock, mode))));
     acquire(lock, mode, waits)
 }
 
-/// Takes a lock until the transaction ends, also across PREPARE. Returns false if it is not free and `waits` is false.
+/// Takes a lock until the transaction ends, even if the transaction is prepared. Returns false if the lock is not free
+/// and `waits` is false.
 fn acquire(lock: Advisory, mode: u32, waits: bool) -> bool {
     let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
     // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which releases the lock at its
@@ -292,8 +294,8 @@ fn leave(lock: Advisory, mode: u32) {
 /// Runs `work` with the transaction or the savepoint as the owner of new locks. Otherwise an open cursor could own the
 /// locks, and would keep them when the transaction is prepared.
 pub(super) fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: a function call is always inside of a transaction, whose owner outlives the call. After an error the
-    // abort sets the owner.
+    // SAFETY: a function call is always inside a transaction, whose owner outlives the call. After an error the abort
+    // sets the owner.
     unsafe {
         let former = pg_sys::CurrentResourceOwner;
         pg_sys::CurrentResourceOwner = pg_sys::CurTransactionResourceOwner;
@@ -304,10 +306,10 @@ pub(super) fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Releases the locks that a prepared transaction must not hold. PREPARE would transfer them to the prepared
-/// transaction, where they outlive the session and restarts, and block other sessions. After the release, marks protect
-/// the same changes, or on a server without a hot tier the lock of `lock::touch`, which a session checks before it
-/// takes a lease. A loader takes its lock before this check, and a writer that changes the loader's source waits for
-/// the loader's lock; so one of the two sees the other.
+/// transaction, where they would outlive the session and restarts, and block other sessions. After the release, marks
+/// protect the same changes or, on a server without a hot tier, the lock of `lock::touch`. A loader takes its own lock
+/// and then checks the lock of `lock::touch`, and a writer that changes the loader's source waits for the loader's
+/// lock; so one of the two sees the other.
 pub fn before_prepare() {
     let taken = ENDING.with(|ending| ending.change(std::mem::take));
     as_transaction(|| {

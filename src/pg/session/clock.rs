@@ -1,12 +1,12 @@
-//! Reads the wall clock, and computes with timestamps and intervals.
+//! Reads the wall clock, and does arithmetic on timestamps and intervals.
 //!
-//! Deadlines are compared with `clock_timestamp()`, not with the transaction's start, so that a long transaction
-//! does not keep entries alive.
+//! Deadlines are compared with the current time, as `clock_timestamp()` returns it, and not with the transaction's
+//! start, so that a long transaction does not keep entries alive.
 
 use pgrx::datum::Interval;
 use pgrx::{FromDatum, IntoDatum, pg_sys};
 
-/// Microseconds since 2000-01-01, Postgres' `timestamptz`.
+/// A `timestamptz` as Postgres stores it: microseconds since 2000-01-01.
 pub type Timestamp = pg_sys::TimestampTz;
 
 /// `infinity` as a timestamp, which means no deadline.
@@ -19,11 +19,11 @@ pub const END: Timestamp = 9_223_371_331_200_000_000;
 pub const BEGIN: Timestamp = -211_813_488_000_000_000;
 
 unsafe extern "C-unwind" {
-    // Raises no error, so it needs no guard of pgrx.
+    // Raises no error, so it needs no pgrx guard.
     fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
 }
 
-/// Returns the moment of the call.
+/// Returns the current time.
 #[inline]
 pub fn now() -> Timestamp {
     // SAFETY: reads the system clock.

@@ -1,4 +1,4 @@
-//! Caught errors: reports them as warnings, or raises them again after the interrupted work has been undone.
+//! Handles caught errors: reports them as warnings, or raises them again after the interrupted work was undone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -11,8 +11,8 @@ use crate::error::Error;
 pub struct Failure {
     pub message: String,
     pub code: PgSqlErrorCode,
-    /// Whether the statement was cancelled, by a user or by a session that needed a lock of pgcache. A cancelled
-    /// statement is not a defect.
+    /// Whether the statement was cancelled, by a user or because another session needed one of pgcache's locks. A
+    /// cancelled statement is not a defect.
     pub cancelled: bool,
     /// Whether a lock was not available in time. A lock timeout is not a defect either.
     pub locked: bool,
@@ -22,7 +22,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Wraps an error that pgrx has caught, of any kind.
+    /// Wraps an error of any kind that pgrx has caught.
     pub fn of(error: CaughtError) -> Failure {
         let report = match &error {
             CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => report,
@@ -52,9 +52,9 @@ impl Failure {
         raise_copy(*self.error)
     }
 
-    /// Writes a warning about the failure, its cause and its remedy to the log, and to the client if one is connected.
-    /// For an error of pgcache, the error's own hint comes before `hint`. The hint of any other error may show a value,
-    /// so the warning omits it.
+    /// Reports the failure as a WARNING with its cause and its remedy, to the log and to the client if one is
+    /// connected. The hint of a pgcache error comes before `hint`; the hint of any other error may show a value, so the
+    /// warning omits it.
     pub fn warn(&self, what: String, hint: &str) {
         let code = PgSqlErrorCode::ERRCODE_WARNING;
         match &self.hint {
@@ -64,8 +64,9 @@ impl Failure {
     }
 }
 
-/// Raises a copy of an error after Postgres has discarded the original. To raise an error of Postgres again, pgrx would
-/// make Postgres throw the original; pgrx reports the copy itself only if the copy is an error of Rust.
+/// Raises a copy of an error after Postgres has discarded the original. For a caught Postgres error, pgrx would make
+/// Postgres throw the original, which no longer exists; so the copy is raised as a Rust error, which pgrx reports
+/// itself.
 pub fn raise_copy(error: CaughtError) -> ! {
     match error {
         CaughtError::PostgresError(report) => {
@@ -75,13 +76,13 @@ pub fn raise_copy(error: CaughtError) -> ! {
     }
 }
 
-/// Removes a caught error from Postgres' stack of errors, which has room for five.
+/// Removes a caught error from Postgres' error stack, which has room for five.
 pub fn forget_original() {
     // SAFETY: the error was caught and copied, and no code raises it again.
     unsafe { pg_sys::FlushErrorState() };
 }
 
-/// Reports a WARNING about deferred work, which is not an error of a client's statement.
+/// Reports a WARNING about deferred work, whose failure is not an error of the client's statement.
 pub fn warn(code: PgSqlErrorCode, what: String, detail: String, hint: &str) {
     ErrorReport::new(code, what, "pgcache")
         .set_detail(detail)
@@ -99,8 +100,8 @@ pub fn log(what: String) {
     .report(PgLogLevel::LOG);
 }
 
-/// Runs `work`, and replaces an error of Postgres with the result of `other` if it returns one. Callers use this
-/// because an error of Postgres may show a value, and messages end up in logs. Costs nothing if no error occurs.
+/// Runs `work`, and replaces a Postgres error with the error that `other` returns, if any. Callers need this because a
+/// Postgres error may show a value, and messages end up in logs. Costs nothing if no error occurs.
 pub fn replacing<R>(
     work: impl FnOnce() -> R,
     other: impl FnOnce(&ErrorReportWithLevel) -> Option<ErrorReport>,
@@ -118,8 +119,8 @@ pub fn replacing<R>(
     resume_unwind(payload)
 }
 
-/// Runs `work`. Returns None if it ends with an error of Postgres of one of these kinds. Uses no subtransaction, so
-/// `work` must hold nothing that only an abort releases. Meant for functions that parse a value.
+/// Runs `work`. Returns None if it ends with a Postgres error of one of these kinds. Uses no subtransaction, so `work`
+/// must hold nothing that only an abort releases; it is meant for functions that parse a value.
 pub fn unless<R>(expected: &[PgSqlErrorCode], work: impl FnOnce() -> R) -> Option<R> {
     let payload = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => return Some(result),
@@ -145,9 +146,9 @@ const INTEGRITY: [PgSqlErrorCode; 7] = [
     PgSqlErrorCode::ERRCODE_EXCLUSION_VIOLATION,
 ];
 
-/// Returns a replacement for an error of one of pgcache's statements that shows a value: the message shows bytes that
-/// are not valid text, or the DETAIL shows the row that violates a constraint. The replacement names the constraint and
-/// the table. Returns None for every other error.
+/// Returns a replacement for an error of one of pgcache's statements if the error shows a value. This is so if its
+/// message shows bytes that are not valid text, or if its DETAIL shows the row that violates a constraint; the
+/// replacement then names the constraint and the table. Returns None for every other error.
 pub fn without_values(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
     if error.sql_error_code() == PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE {
         return Some(Error::NotText.into());

@@ -11,10 +11,10 @@ use crate::pg::session;
 pub struct CacheId(u64);
 
 impl CacheId {
-    /// An id that no cache has. It marks a slot that a process is emptying.
+    /// The id of no cache. It marks a slot that a process is emptying.
     pub const VACATED: CacheId = CacheId(u64::MAX);
 
-    /// Returns the id of a relation of this session's database as a cache.
+    /// Returns the cache id of a relation in this session's database.
     #[inline]
     pub fn of(relation: Oid) -> CacheId {
         CacheId::new(session::database(), relation)
@@ -33,7 +33,8 @@ impl CacheId {
         Oid::from_u32(self.0 as u32)
     }
 
-    /// Returns the id with its bits mixed, for a hash or a position in a table. The high bits are the best mixed.
+    /// Returns the id with its bits mixed, for a hash or an index into an array. Callers use the high bits, which are
+    /// mixed best.
     #[inline]
     pub fn mixed(self) -> u64 {
         self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -54,33 +55,33 @@ impl CacheId {
     }
 }
 
-/// A place in shared memory for a cache's id. Zeros, the initial content of shared memory, mean that no cache has the
-/// place.
+/// A word in shared memory that holds a cache's id. Zero, the initial content of shared memory, means that the word is
+/// free.
 #[repr(transparent)]
 pub struct AtomicCacheId(AtomicU64);
 
 impl AtomicCacheId {
     const NOBODY: u64 = 0;
 
-    /// Returns the id of the cache that has the place; None if no cache has it.
+    /// Returns the id in the word, or None if the word is free.
     pub fn load(&self, order: Ordering) -> Option<CacheId> {
         let bits = self.0.load(order);
         (bits != Self::NOBODY).then_some(CacheId(bits))
     }
 
-    /// Stores a cache's id; None frees the place.
+    /// Stores a cache's id; None frees the word.
     pub fn store(&self, cache: Option<CacheId>, order: Ordering) {
         let bits = cache.map_or(Self::NOBODY, |cache| cache.0);
         self.0.store(bits, order);
     }
 
-    /// Returns whether this cache has the place.
+    /// Returns whether the word holds this cache's id.
     #[inline]
     pub fn is(&self, cache: CacheId, order: Ordering) -> bool {
         self.0.load(order) == cache.0
     }
 
-    /// Takes the place for this cache if it is free. Returns whether the cache has the place now.
+    /// Stores this cache's id if the word is free. Returns whether the word holds the cache's id now.
     pub fn claim(&self, cache: CacheId, order: Ordering) -> bool {
         match self.0.load(order) {
             Self::NOBODY => self

@@ -2,15 +2,15 @@
 //! Keys whose hashes share a counter share its count.
 //!
 //! The order is essential. A watching session raises `watchers`, and then reads the count under the lock of the key's
-//! partition. A writer that changes an entry reads `watchers`, and raises the count under the same lock. So the
-//! session's read either sees a change, or the writer counts the change after the read. While no session watches, a
-//! writer only pays for one load.
+//! partition. A writer that changes an entry holds the same lock while it reads `watchers` and raises the count. So
+//! either the session's read sees the change, or the writer counts the change after the read. While no session watches,
+//! a writer pays only for one load.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The number of counters. With more counters, fewer keys share one. A change of another key with the same counter
-/// costs the watcher only another try.
+/// The number of counters. With more counters, fewer keys share a counter. If another key with the same counter
+/// changes, the watching transaction fails without need, and its client tries again.
 const PLACES: usize = 16 * 1024;
 
 /// The counters in shared memory. Zeroed memory means that no session watches.
@@ -21,7 +21,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Starts counting changes, until [`Changes::ignore`] ends each call of this function.
+    /// Starts counting changes. Each call needs one call of [`Changes::ignore`], which ends it.
     pub fn watch(&self) {
         self.watchers.fetch_add(1, SeqCst);
     }

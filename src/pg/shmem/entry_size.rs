@@ -1,9 +1,9 @@
 //! The expected size of an entry, which determines the layout of the hot tier's index: the setting
-//! `pgcache.hot_entry_size`, or the average of the server's last run.
+//! `pgcache.hot_entry_size`, or the average of an earlier run.
 //!
-//! The size decides only how much of the hot tier becomes index; entries of any size fit any index. A file in the data
-//! directory keeps the size from a stop to the next start. If the file is missing or unreadable, the store's default
-//! applies.
+//! The size decides only how much of the hot tier becomes index; entries of any size fit any index. At a clean stop the
+//! postmaster writes the average to a file in the data directory, and the next start reads it. A crash, or a run with
+//! few entries, leaves the older file. If the file is missing or unreadable, the store's default applies.
 
 use std::cell::OnceCell;
 use std::fs::{self, File};
@@ -11,14 +11,14 @@ use std::io::Read;
 
 use pgcache_store::{Layout, Params, Stats};
 
-/// The file lies in pg_stat, where extensions keep statistics across a restart; after initdb or pg_upgrade it does not
+/// The file is in pg_stat, where extensions keep statistics across a restart; after initdb or pg_upgrade it does not
 /// exist.
 const FILE: &str = "pg_stat/pgcache.entry_size";
 const WRITTEN: &str = "pg_stat/pgcache.entry_size.tmp";
-/// The minimum number of entries in a run for a prediction of the next run.
+/// A run with fewer entries than this does not overwrite the file, because its average predicts little.
 const MIN_ENTRIES: u64 = 1_000;
-/// The largest remembered size. An index that is too small for the next load leaves memory unused until another
-/// restart; an index that is too large costs only one percent.
+/// The largest size that is used from the file. A larger size means a smaller index. If the index is too small for the
+/// next load, memory stays unused until another restart; if it is too large, it wastes only one percent of the tier.
 const MAX_REMEMBERED: usize = 1_024;
 /// The maximum number of bytes that are read from the file, regardless of its content.
 const MAX_DIGITS: u64 = 32;
@@ -31,7 +31,7 @@ thread_local! {
 
 /// Returns the layout of a region of this size; None if the size is too small. `setting` is the value of
 /// `pgcache.hot_entry_size`, if it is set. A tiny tier that has no room for the index of small entries gets the default
-/// index, because a remembered size must not turn off the tier.
+/// index, because neither the setting nor the file may turn off the tier.
 pub fn layout(size: usize, partitions: u32, setting: Option<usize>) -> Option<Layout> {
     let stock = Params::new(size, partitions);
     let expected = EXPECTED.with(|expected| *expected.get_or_init(|| setting.or_else(remembered)));

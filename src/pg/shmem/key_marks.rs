@@ -7,9 +7,9 @@
 //! Access rules:
 //!
 //! 1. The marks of partition `i` change only under lock `i` of the hot tier, held exclusively, together with the
-//!    removal of the entry. A read that decides anything holds this lock, too.
-//! 2. Each role has a limited share of a partition's places, counted by the exact role. When the share or the places
-//!    are used up, the caller keeps readers off the whole cache instead.
+//!    removal of the entry. A reader whose decision depends on a mark holds this lock, too.
+//! 2. Each role has a limited share of a partition's places, counted by the exact role. If the share or the places are
+//!    used up, the caller marks the whole cache instead, which keeps readers off all its keys.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -20,15 +20,15 @@ use super::role_counts::RoleCounts;
 const PARTS: usize = 128;
 /// The minimum number of places of a partition.
 const LEAST: usize = 1024;
-/// The distance of a mark's place from one of its key's two homes, in places: two cache lines.
+/// The number of places after each of a key's two homes in which its marks may be: two cache lines.
 const REACH: usize = 16;
-/// The share of a role: one in eight places. With four roles half of the places stay free; then, by simulation, one
-/// home is full for one key in 300, and both are full for one in 30,000.
+/// The share of a role: one in eight places. If four roles use up their shares, half of the places stay free; then, by
+/// simulation, one home is full for one key in 300, and both homes are full for one key in 30,000.
 const SHARES: usize = 8;
 /// The word 0 means "free", so a key whose word would be 0 uses this one.
 const INSTEAD_OF_ZERO: u64 = 1;
-/// Set in a key's words when a caller requests a second mark while the first exists. In a hash this bit only chooses
-/// the partition, so it is free here.
+/// A bit that is set in all words of a key when a caller requests a second mark while the first exists. In a hash this
+/// bit only chooses the partition, so it is free here.
 const MET: u64 = 1 << 63;
 
 #[repr(C, align(64))]
@@ -126,7 +126,7 @@ impl<'m> Part<'m> {
         true
     }
 
-    /// Removes one mark of a hash. Each transaction that marks the same key has a mark of its own.
+    /// Removes one mark of a hash. Each transaction that marks the same key has its own mark.
     pub fn lower(&self, hash: u64, role: u32) {
         if let Some(place) = self.standing(hash).next() {
             place.store(0, SeqCst);
@@ -156,8 +156,9 @@ impl<'m> Part<'m> {
         any
     }
 
-    /// Returns whether a hash has a mark, and no caller has requested another mark on the hash since. Marks of one hash
-    /// cannot be distinguished: while any of several overlapping marks exists, it does not count as alone.
+    /// Returns whether a hash has a mark, and no caller requested a second mark while this mark existed. Marks of one
+    /// hash cannot be distinguished, so none of several overlapping marks counts as alone, not even the last that is
+    /// left.
     pub fn is_alone(&self, hash: u64) -> bool {
         let first = self.standing(hash).next();
         first.is_some_and(|place| place.load(SeqCst) & MET == 0)
@@ -179,7 +180,7 @@ impl<'m> Part<'m> {
     }
 }
 
-/// Returns the word that stands for a hash within its partition.
+/// Returns the word that represents a hash within its partition.
 fn word(hash: u64) -> u64 {
     (hash & !MET).max(INSTEAD_OF_ZERO)
 }

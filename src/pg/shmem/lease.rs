@@ -1,4 +1,4 @@
-//! Lease records in shared memory: which session computes the entry of a key, and the deadline.
+//! Lease records in shared memory. A record says which session computes the entry of a key, and until when.
 //!
 //! `cache::lease` defines the meaning of a lease. This file holds the records, and the condition variables on which
 //! sessions wait for the end of a lease.
@@ -7,9 +7,9 @@
 //!
 //! 1. The records of partition `i` change only under lock `i` of the hot tier, held exclusively; a read holds the lock
 //!    shared or exclusively. So a writer that changes an entry and voids its lease does both in one step.
-//! 2. A record is free when its id is 0. A hash has at most one lease record, and any number of watches, which are
-//!    stored behind the leases: no other session looks a watch up or waits for its end, and any change of the key
-//!    frees it.
+//! 2. A record is free when its id is 0. A hash has at most one lease record, and any number of watches. Watches are
+//!    stored in records of their own behind the leases, because no other session looks up a watch or waits for its end.
+//!    Any change of the key frees its watches.
 //! 3. A role has at most half of a partition's records of each kind.
 //! 4. No session sleeps while it holds a lock of the tier: the caller of [`Leases::sleep`] holds none, and the sleep
 //!    has a timeout.
@@ -34,11 +34,11 @@ const BYTES_PER_RECORD: usize = 64 * 1024;
 /// Records of a partition. The number is small because the search is linear and runs under the partition's lock.
 const PER_PARTITION: Range<usize> = 16..65;
 
-/// A state of a lease record: the session still computes the value.
+/// A state of a lease record: the holder is still computing the value.
 const COMPUTING: u32 = 0;
 /// A state: a transaction that has not ended has written the value.
 const STORED: u32 = 1;
-/// A state: a transaction that has not ended has written the value, and then a change of the key voided the lease.
+/// A state: a transaction that has not ended has written the value, and a later change of the key has voided the lease.
 const STORED_VOID: u32 = 2;
 /// A state: the lease was granted while a transaction committed a change of the key. It keeps other sessions from
 /// computing the same value, but its holder may store nothing.
@@ -48,7 +48,7 @@ const DOOMED: u32 = 3;
 struct LeaseRecord {
     hash: AtomicU64,
     id: AtomicU64,
-    /// The cache of the key, for a search for all leases of a cache.
+    /// The cache of the key, by which [`Partition::void_all`] finds all leases of a cache.
     cache: AtomicCacheId,
     deadline: AtomicI64,
     /// The process that computes the value or has stored it; 0 for a client that may store it through any session.
@@ -65,8 +65,8 @@ struct Ended {
     taken: AtomicU32,
 }
 
-// SAFETY: the condition variable has a spinlock of its own and is used only through Postgres' functions; the counter
-// is atomic.
+// SAFETY: the condition variable has its own spinlock and is used only through Postgres' functions; the counter is
+// atomic.
 unsafe impl Sync for Ended {}
 
 /// The number of records of each partition.
@@ -99,7 +99,7 @@ pub struct Leases {
     wait_event: u32,
 }
 
-/// Another session's lease, as a caller has found it.
+/// Another session's lease, as the caller found it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Other {
     pub id: u64,
@@ -128,7 +128,7 @@ pub struct Claim {
     pub role: u32,
     pub now: Timestamp,
     pub deadline: Timestamp,
-    /// Whether the claim takes over a lease past its deadline even if its value is already written.
+    /// Whether the claim takes over a lease past its deadline even if the holder has already written the value.
     pub over_stored: bool,
     /// Whether the holder may store nothing under the lease.
     pub doomed: bool,
@@ -187,7 +187,7 @@ impl Leases {
         }
     }
 
-    /// Returns the number of lease records in use, and of all lease records; does not count watches.
+    /// Returns the number of lease records in use and the number of all lease records, both without watches.
     pub fn use_of_records(&self) -> (usize, usize) {
         let leases = self.records.chunks(2 * self.each);
         let used = leases
@@ -198,7 +198,7 @@ impl Leases {
 
     /// Wakes the sessions that wait for leases of a partition.
     pub fn wake(&self, partition: u32) {
-        // SAFETY: a condition variable that was initialised; this raises no error.
+        // SAFETY: the condition variable is initialised, and the call raises no error.
         unsafe {
             pg_sys::ConditionVariableBroadcast(self.ended[partition as usize].condition.get())
         };
@@ -229,7 +229,7 @@ pub struct Partition<'l> {
 }
 
 impl<'l> Partition<'l> {
-    /// Returns whether the partition has no lease at this moment.
+    /// Returns whether the partition has neither a lease nor a watch now.
     pub fn is_empty(&self) -> bool {
         self.taken.load(SeqCst) == 0
     }
@@ -249,8 +249,9 @@ impl<'l> Partition<'l> {
             .filter(|record| record.id.load(Relaxed) == id)
     }
 
-    /// Takes the lease of a hash, unless another session holds it. Takes over a lease under which this same process has
-    /// stored a value, instead of returning Busy.
+    /// Takes the lease of a hash; returns Busy if another session holds it. Takes over a lease past its deadline,
+    /// unless the value is already written and the claim respects that; a doomed lease, unless the claim is doomed,
+    /// too; and a lease under which this process has itself stored a value.
     pub fn request(&self, hash: u64, claim: &Claim) -> LeaseOutcome {
         if let Some(record) = self.find(hash) {
             let other = record.as_other();
@@ -274,7 +275,7 @@ impl<'l> Partition<'l> {
     }
 
     /// Takes the record of another key whose lease is past its deadline. If the role has used up its share, takes only
-    /// a record of the same role.
+    /// a record of the same role. Returns Full if no record qualifies.
     fn take_over_expired(&self, hash: u64, claim: &Claim) -> LeaseOutcome {
         let any = !has_share(self.records, claim.role);
         let expired = |record: &&LeaseRecord| {
@@ -301,7 +302,7 @@ impl<'l> Partition<'l> {
         free.is_some()
     }
 
-    /// Returns whether a watch is still valid, because no change has voided it.
+    /// Returns whether a watch is still valid; a change of the key voids it.
     pub fn is_watching(&self, hash: u64, id: u64) -> bool {
         self.find_watch(hash, id).is_some()
     }
@@ -370,8 +371,9 @@ impl<'l> Partition<'l> {
         record.inspect(|record| self.free(record)).is_some()
     }
 
-    /// Voids the lease of an entry that has changed, and all of its watches. Keeps the lease if its holder changed the
-    /// entry by storing under it. Returns whether this freed the lease, so that waiting sessions may request it.
+    /// Voids the lease of an entry that has changed, and all watches of its key. Keeps the lease if the change is the
+    /// holder's own store under the lease. Returns whether the lease is free now, so that waiting sessions may request
+    /// it.
     #[inline]
     pub fn void(&self, hash: u64) -> bool {
         !self.is_empty() && self.void_some(hash)

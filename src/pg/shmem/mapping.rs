@@ -8,7 +8,7 @@
 /// The size of a huge page on x86_64, and a multiple of all smaller pages.
 const HUGE: usize = 2 << 20;
 
-/// Bytes of memory of this machine. A container may have less.
+/// Returns the bytes of memory of this machine. A container may have less.
 pub fn of_machine() -> usize {
     // SAFETY: both calls only read a number of the system.
     let [pages, size] = unsafe {

@@ -1,5 +1,5 @@
-//! The structures in shared memory that make and guard the hot tier: its slots, marks, leases, prepared transactions
-//! and the ring of changes; and the state of the background workers.
+//! The structures in shared memory: the hot tier with its slots, marks, leases, records of prepared transactions and
+//! ring of changes, and the state of the background workers.
 
 pub mod cache_id;
 pub mod change_counts;

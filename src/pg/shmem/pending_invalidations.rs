@@ -1,16 +1,16 @@
-//! Transactions that are about to commit and will then notify clients of the Redis protocol that track keys. An
-//! executor that has read such a transaction's rows waits for the notification.
+//! Announces transactions that are about to commit and will then notify the Redis clients that track keys. An executor
+//! that has read such a transaction's rows waits for the notification.
 //!
 //! The order is essential. A writer announces itself before its commit can become visible, and withdraws the
-//! announcement after it has notified the clients. A reader checks for announcements after its read. So if the reader
-//! sees a writer's rows and no announcement of this writer, the writer has already notified the clients. Writers
-//! announce only while a client tracks changes; otherwise there is no client to notify.
+//! announcement after it has notified the clients. A reader checks for announcements after its read. So if a reader
+//! sees a writer's rows but not its announcement, the writer has already notified the clients. Writers announce only
+//! while a client tracks changes; otherwise there is no client to notify.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The number of places: more than most servers have sessions. A writer that finds no free place is not announced, so
-/// readers do not wait for it.
+/// The number of announcements at a time: more than most servers have sessions. A writer that finds no free place is
+/// not announced, so readers do not wait for it.
 const PLACES: usize = 1024;
 
 /// The announcements in shared memory. Zeroed memory means that no transaction is announced.

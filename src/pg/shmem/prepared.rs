@@ -1,22 +1,22 @@
 //! Records of prepared transactions in shared memory: the marks and leases that must be undone once the transaction is
-//! committed or rolled back. The session that prepared the transaction may have ended before, so the first process that
-//! finds the transaction decided undoes them.
+//! committed or rolled back. By then the session that prepared the transaction may have ended, so the first process
+//! that finds the transaction decided undoes them.
 //!
 //! Each mark or lease is an item of the record; `cache::lease::undo_marks` defines what the items mean. This file
 //! stores them, and decides which process may take them, so that each item is undone exactly once:
 //!
-//! 1. A record belongs to the preparing process until it has put its last item there, and then to no process. The
-//!    process puts items only while the transaction is in progress.
+//! 1. A record belongs to the preparing process until the process has put its last item there, and then to no process.
+//!    The process puts items only while the transaction is in progress.
 //! 2. A process that finds the transaction decided takes the record in one atomic step, so that no other process takes
 //!    it, and then pops its items.
 //! 3. Pieces (see below) change hands under the hot tier's assignment lock.
 //!
 //! A record is identified by the 64-bit id of its transaction, which is never reused. So no process takes a record that
-//! has passed to another transaction.
+//! has since been reused for another transaction.
 //!
 //! A record has room for a few items. More items go to pieces of a pool; each role has a limited share of the pool.
-//! When no piece has room for an item, the caller puts an item for the whole cache instead, and each record has places
-//! of its own for such items. So no role can use up the places that another role's records need.
+//! When no piece has room for an item, the caller puts an item for the whole cache instead, and each record reserves
+//! places for items of whole caches. So no role can use up the places that another role's records need.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -25,10 +25,11 @@ use super::role_counts::RoleCounts;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction;
 
-/// The number of records for each transaction that may be prepared at a time. Records of decided transactions take a
-/// place, too, until they are undone.
+/// The number of records for each transaction that may be prepared at a time (`max_prepared_transactions`). It is more
+/// than one because a decided transaction keeps its record until the record's items are undone.
 const RECORDS_EACH: usize = 2;
-/// The maximum parts of the hot tier's bytes: one in 32 for the records, one in 64 for the pool.
+/// The largest parts of the hot tier's bytes that records and pool may take: one in 32 for the records, one in 64 for
+/// the pool.
 const PARTS_FOR_RECORDS: usize = 32;
 const PARTS_FOR_PIECES: usize = 64;
 /// The share of a role: one in four pieces of the pool.
@@ -47,7 +48,7 @@ const STATE_BITS: u32 = 2;
 const STANDS: u64 = 1;
 const TAKEN: u64 = 2;
 
-/// Something to undo. The layer above encodes it.
+/// A mark or a lease to undo, as `cache::lease::undo_marks` encodes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Item {
     pub kind: u32,
@@ -82,7 +83,7 @@ impl Place {
 struct Header {
     /// 0 if the record is free; otherwise the transaction's id and the state of the record.
     owner: AtomicU64,
-    /// The last of the record's pieces, counted from 1; 0: it has no piece.
+    /// The number of the record's last piece, counted from 1; 0 if the record has no piece.
     piece: AtomicU32,
     /// Items that were put before the items in the pieces.
     first: Items<FIRST_ITEMS>,
@@ -94,7 +95,8 @@ struct Header {
 struct Piece {
     /// The role whose share includes the piece.
     role: AtomicU32,
-    /// The record's previous piece, counted as in a header; in a free piece, the next free piece.
+    /// The number of the record's previous piece, or, in a free piece, of the next free piece. Counted from 1; 0 means
+    /// that no further piece exists.
     before: AtomicU32,
     items: Items<PIECE_ITEMS>,
 }
@@ -162,7 +164,7 @@ impl Shape {
 struct Head {
     /// Records in use. At 0, readers check no records.
     standing: AtomicU32,
-    /// The first free piece that was in use before, counted as in a header.
+    /// The number of the first piece that was in use and is free again, counted from 1; 0 if no such piece exists.
     free: AtomicU32,
     /// The number of pieces that were ever taken.
     ever_taken: AtomicU32,
@@ -339,8 +341,8 @@ impl Records {
             .is_ok()
     }
 
-    /// Pops the last item of a record that this process has taken. Returns None if the record's last piece is empty, or
-    /// the record without pieces is.
+    /// Pops the last item of a record that this process has taken. Returns None if the record's last piece is empty,
+    /// or, in a record without pieces, if no item is left.
     pub fn pop(&self, record: Record) -> Option<Item> {
         let header = &self.headers[record.place];
         let last = header.last.pop();

@@ -1,8 +1,8 @@
 //! Reports the start and the clean stop of the server as events of `pg::events`, and reads the control file, which
 //! shows whether any server has run since a clean stop.
 //!
-//! The postmaster runs this code, when no other process of the server uses shared memory. The receiver of the events
-//! has no catalogs, no transaction and no session, so it must raise no error and wait for no lock.
+//! The postmaster runs this code while no other process of the server uses shared memory. The functions that receive
+//! the events have no catalogs, no transaction and no session, so they must raise no error and wait for no lock.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -54,7 +54,7 @@ impl ControlFile {
         Ok(ControlFile(content))
     }
 
-    /// Returns the content, which a caller can store and compare with a later content.
+    /// Returns the content, which the caller can store and compare with the content at a later time.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -81,8 +81,8 @@ pub fn syncs() -> bool {
     unsafe { pg_sys::enableFsync }
 }
 
-/// Flushes a file to disk and renames it, so that after a power loss the new name refers to the whole file or to no
-/// part of it. Logs the reason and returns false if it fails.
+/// Flushes a file to disk and renames it, so that after a power loss the new name refers to the complete file or to no
+/// part of it. If this fails, logs the reason and returns false.
 pub fn durable_rename(from: &CStr, to: &CStr) -> bool {
     // SAFETY: both are C strings. At level WARNING a failure is logged and raises no error.
     unsafe { pg_sys::durable_rename(from.as_ptr(), to.as_ptr(), PgLogLevel::WARNING as i32) == 0 }

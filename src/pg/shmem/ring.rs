@@ -4,9 +4,9 @@
 //! Two rules hold:
 //!
 //! - A change of a memory cache is in the ring before any session can see it, because the writer appends it under the
-//!   lock of the entry's partition. So a process that reads a value and then drains the ring has read all changes made
-//!   before this value. A change of a table cache is in the ring before any session can copy the new row, and before
-//!   the writer's client receives the commit: see `cache::commit::invalidated_keys`.
+//!   lock of the entry's partition. So a process that reads a value and then drains the ring has seen every change that
+//!   was made before it read the value. A change of a table cache is in the ring before any session can copy the new
+//!   row, and before the writer's client receives the commit: see `cache::commit::invalidated_keys`.
 //! - No process waits, and no loss goes unnoticed. Writers overwrite old records. A reader that was too slow, or that
 //!   finds an unfinished record, receives `Lost`: any entry may have changed.
 //!
@@ -27,8 +27,8 @@ use super::zeroed::{self, Piece};
 const WORDS: usize = 128 * 1024;
 /// The maximum number of readers.
 pub const READERS: usize = 64;
-/// The number of reads of an unfinished record before it counts as lost. Its writer cannot be interrupted, so it
-/// usually finishes within a few hundred nanoseconds.
+/// The number of times that a reader reads an unfinished record before the record counts as lost. Its writer cannot be
+/// interrupted, so it usually finishes within a few hundred nanoseconds.
 const LOOKS: u32 = 10_000;
 /// The length that means "no key": all entries of the cache have changed.
 const ALL: u64 = u32::MAX as u64;
@@ -38,14 +38,14 @@ struct Shared {
     ring: Ring<WORDS>,
     /// A bit mask of the readers to wake.
     sleeping: AtomicU64,
-    /// The readers' latches, which lie in shared memory for as long as the server lives.
+    /// The addresses of the readers' latches, which stay in shared memory as long as the server runs.
     latches: [AtomicUsize; READERS],
 }
 
 thread_local! {
     // The postmaster sets this before it forks; every process inherits it.
     static SHARED: Cell<Option<&'static Shared>> = const { Cell::new(None) };
-    /// The client for which this process changes entries; 0: no client.
+    /// The client for which this process changes entries; 0 means no client.
     static AUTHOR: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -64,12 +64,12 @@ pub fn register() {
     });
 }
 
-/// Attributes the changes of this process to this client until [`set_author`] is called again; 0: to no client.
+/// Attributes the changes of this process to this client, or to no client if the argument is 0, until the next call.
 pub fn set_author(client: u64) {
     AUTHOR.set(client);
 }
 
-/// Returns the client to which changes are attributed.
+/// Returns the client to which changes are attributed, or 0.
 pub fn author() -> u64 {
     AUTHOR.get()
 }
@@ -104,8 +104,8 @@ impl Shared {
         for number in (0..READERS).filter(|number| sleeping >> number & 1 != 0) {
             let latch = self.latches[number].load(Acquire) as *mut pg_sys::Latch;
             if !latch.is_null() {
-                // SAFETY: latches of processes lie in shared memory for as long as the server lives. A latch whose
-                // process has ended is set for nothing. The call raises no error.
+                // SAFETY: the latches are in shared memory as long as the server runs. Setting the latch of a process
+                // that has ended has no effect. The call raises no error.
                 unsafe { pg_sys::SetLatch(latch) };
             }
         }
@@ -114,19 +114,20 @@ impl Shared {
 
 /// A change that a reader receives.
 pub enum Change<'b> {
-    /// The entry of this key in the cache of this slot, changed by this client, or by no client (0).
+    /// The entry of this key in the cache of this slot changed. `author` is the client that changed it; 0 means no
+    /// client.
     Key {
         slot: u32,
         key: &'b [u8],
         author: u64,
     },
-    /// All entries of the cache of this slot.
+    /// All entries of the cache of this slot changed.
     Cache { slot: u32 },
     /// Changes were lost; any entry may have changed.
     Lost,
 }
 
-/// A process that reads the ring, starting from the time at which the reader was created.
+/// A process that reads the ring, starting at the ring's end at the time of [`Reader::begin`].
 pub struct Reader {
     shared: &'static Shared,
     bit: u64,
@@ -135,11 +136,11 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Begins to read as the reader of this number, which no other living process uses. Returns None if the server
-    /// has no ring, or the number is too high.
+    /// Begins to read as reader `number`, which no other living process uses. Returns None if the server has no ring,
+    /// or the number is too high.
     pub fn begin(number: usize) -> Option<Reader> {
         let shared = SHARED.get()?;
-        // SAFETY: the latch of this process, which lies in shared memory.
+        // SAFETY: the latch of this process, which is in shared memory.
         let latch = unsafe { pg_sys::MyLatch } as usize;
         shared.latches.get(number)?.store(latch, Release);
         Some(Reader {
@@ -172,7 +173,7 @@ impl Reader {
             return None;
         }
         let Some([about, author]) = self.read() else {
-            // The skip also passes over all records that are unfinished now.
+            // This also skips all records that are unfinished now.
             self.unread.pass();
             return Some(Change::Lost);
         };

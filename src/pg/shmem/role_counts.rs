@@ -1,12 +1,11 @@
 //! Counts each role's use of a limited resource, by the exact role.
 //!
-//! The caller passes the limit of a role. It also holds a lock, which must be the same for all counts of one table.
+//! The caller passes the limit of a role. It also holds a lock, the same lock for every call on one [`RoleCounts`].
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The maximum number of roles with a count above 0. Any further role receives nothing until one of these counts falls
-/// to 0.
+/// The maximum number of roles with a count above 0. Any further role is refused until one of these counts falls to 0.
 const ROLES: usize = 64;
 
 #[repr(C)]
@@ -55,7 +54,7 @@ impl RoleCounts {
             .find(|place| place.role.load(Relaxed) == role)
     }
 
-    /// Returns all places, beginning with the one that the role's oid selects.
+    /// Returns all places, beginning with the place that the role's OID selects.
     fn near(&self, role: u32) -> impl Iterator<Item = &RoleCount> {
         (0..ROLES).map(move |step| &self.0[(role as usize).wrapping_add(step) % ROLES])
     }

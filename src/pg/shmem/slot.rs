@@ -26,11 +26,10 @@ pub enum Counter {
     Trimmed,
 }
 
-/// A cache's limits in the hot tier: the maximum of bytes that it may hold, and the bytes that other caches leave to
-/// it.
+/// A cache's limits in the hot tier: the bytes that it may hold at most, and the bytes that are reserved for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
-    /// 0: no bound.
+    /// 0 means no bound.
     pub max_bytes: u64,
     pub reserve: u64,
 }
@@ -38,21 +37,21 @@ pub struct Share {
 /// The shared state of one cache.
 #[repr(C, align(64))]
 pub struct Slot {
-    /// The version of the cache's current content: entries with another version are not part of it. All slots take
+    /// The version of the cache's current content; an entry with another version counts as removed. All slots take
     /// versions from one counter, so no version is reused.
     pub version: AtomicU64,
-    /// The number of writers of the whole cache that have raised their mark and not lowered it.
+    /// The number of marks on the whole cache: transactions that have changed it and whose outcome is not yet visible.
     pub pending_writers: AtomicU32,
-    /// 1: no session may fill the cache until one has checked its triggers under a lock.
+    /// If 1, no session may fill the cache until a session has checked the cache's triggers under a lock.
     pub suspended: AtomicU32,
-    /// 1: a transaction that was prepared before the server's start may have changed the cache. The transaction's marks
-    /// are lost, and no session has yet found that it is decided or did not change the cache.
+    /// If 1, a transaction that was prepared before the server's start may have changed the cache. The restart lost the
+    /// transaction's marks, and no session has yet found that the transaction is decided or did not change the cache.
     pub unproven: AtomicU32,
-    /// 1: this memory cache's entries may be out of date, and no session has opened the slot yet. Set when a standby
-    /// takes the slot, because replayed changes remove no entry there, or when the start restores its entries. Always 0
-    /// for a table.
+    /// If 1, this memory cache's entries may be out of date, and no session has opened the slot yet. Set when a standby
+    /// takes the slot, because WAL replay removes no entry there, and when the server's start restores the slot's
+    /// entries. Always 0 for a table.
     pub recovered: AtomicU32,
-    /// The id of the memory cache that keeps its entries in this slot; 0: the slot holds copies of a table's entries.
+    /// The id of the memory cache that keeps its entries in this slot; 0 if the slot holds copies of a table's entries.
     pub memory_id: AtomicU64,
     /// A bit mask of the processes that track changes of the cache's entries.
     pub trackers: AtomicU64,
@@ -60,10 +59,11 @@ pub struct Slot {
     removed_at: AtomicI64,
     pub entries: AtomicI64,
     pub bytes: AtomicI64,
-    /// Bound and reserve from the cache's definition; 0: none.
+    /// The bound and the reserve from the cache's definition; 0 means none.
     max_bytes: AtomicU64,
     reserve: AtomicU64,
-    /// The part of the reserve that is in force; all reserves together hold at most half of the hot tier.
+    /// The part of the reserve that is in force. It may be less than the reserve, because all reserves together hold at
+    /// most half of the hot tier.
     held: AtomicU64,
     /// The number of entries with a deadline, and the sum of these deadlines in seconds.
     expiring: AtomicI64,
@@ -86,8 +86,9 @@ impl Slot {
         self.memory_id.load(Ordering::SeqCst) == 0
     }
 
-    /// Returns whether each change of a row of the cache's table certainly removes its entry. Returns false while the
-    /// triggers are unchecked, or while a transaction prepared before the start may have changed the cache.
+    /// Returns whether each change of a row of the cache's table is certain to remove the row's entry from the slot.
+    /// Returns false while the triggers are unchecked, or while a transaction prepared before the start may have
+    /// changed the cache.
     pub fn sees_every_change(&self) -> bool {
         self.suspended.load(Ordering::SeqCst) == 0 && self.unproven.load(Ordering::SeqCst) == 0
     }
@@ -191,7 +192,7 @@ impl Slot {
         self.removed_at.fetch_max(now, Ordering::SeqCst);
     }
 
-    /// Returns the time of the last [`Slot::note_removal`]; 0: never.
+    /// Returns the time of the last [`Slot::note_removal`], or 0.
     pub fn removed_at(&self) -> i64 {
         self.removed_at.load(Ordering::SeqCst)
     }
@@ -201,8 +202,8 @@ impl Slot {
         self.load_time.store(0, Ordering::Relaxed);
     }
 
-    /// Adds the duration of a load to the mean, with a weight of one fifth. If two loads end at the same moment, one of
-    /// them may be lost.
+    /// Adds the duration of a load to the mean, with a weight of one fifth. If two loads end at the same moment, the
+    /// mean may include only one of them.
     pub fn note_load(&self, micros: u64) {
         let mean = match self.load_time() {
             0 => micros,
@@ -222,8 +223,8 @@ impl Slot {
     }
 }
 
-/// Returns a deadline in seconds. Deadlines after the year 2272 count as that year, so that the sum of a thousand
-/// million deadlines does not overflow.
+/// Returns a deadline in seconds. Deadlines after the year 2272 count as that year, so that the sum of a billion
+/// deadlines does not overflow.
 fn seconds(deadline: i64) -> i64 {
     const LAST: i64 = 1 << 33;
     (deadline / 1_000_000).clamp(0, LAST)

@@ -1,8 +1,8 @@
-//! Counts the transactions that store loaded values: all that have begun, and those that are still open. Several caches
-//! share a count, so an answer may be pessimistic: it may report stores of another cache.
+//! Counts the transactions that store loaded values: how many have begun, and how many are still open. Several caches
+//! share a count, so the result may include stores of another cache.
 //!
-//! The order is essential: a session announces a store before it writes the row. So a deletion that has found no row
-//! can then check whether a store may have written a row since the deletion's search.
+//! The order is essential: a session announces a store before it writes the row. So after a deletion has found no row,
+//! it can check whether a store may have written the row since the deletion's search.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;

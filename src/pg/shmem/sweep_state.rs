@@ -13,7 +13,7 @@ use super::cache_id::{AtomicCacheId, CacheId};
 use crate::pg::session::clock::Timestamp;
 
 const SECOND: i64 = 1_000_000;
-/// The longest rest, however long a step took.
+/// The maximum length of a rest, even if a step took longer.
 const LONGEST_REST: i64 = 600 * SECOND;
 
 /// The state that earlier sweeps of a cache left for the next sweep. Times are Postgres timestamps.
@@ -26,13 +26,13 @@ pub struct SweepState {
     pub failures: AtomicU32,
     /// The earliest time to try again after an error.
     pub retry_at: AtomicI64,
-    /// The time at which a sweep last reached the end of the table; 0: never.
+    /// The time at which a sweep last reached the end of the table; 0 if none has.
     pub last_sweep: AtomicI64,
     /// The time from the deadline of the row that waited longest to its removal by the last sweep, in microseconds.
     pub lag: AtomicI64,
     /// The number of expired rows that the last sweep left, with an estimate for the blocks that it did not reach.
     pub waiting: AtomicI64,
-    /// The earliest deadline that the last whole sweep left.
+    /// The earliest deadline of a row that the last whole sweep left.
     pub next_deadline: AtomicI64,
     /// The table's counter of changes at the beginning of the last whole sweep.
     pub changes: AtomicI64,
@@ -41,13 +41,13 @@ pub struct SweepState {
     /// Bytes that became dead in the table and in its TOAST table since the beginning of the last VACUUM, as writers
     /// report them.
     pub dead_bytes: [AtomicU64; 2],
-    /// The dead bytes at which the next VACUUM is worth its cost; 0: the table's size is not yet known.
+    /// The dead bytes at which the next VACUUM is worth its cost; 0 while the table's size is unknown.
     pub vacuum_at: [AtomicU64; 2],
-    /// 1: that many bytes are dead, and no worker has yet responded to the request.
+    /// 1 if `vacuum_at` bytes are dead and no worker has yet responded to the request for a VACUUM.
     pub vacuum_requested: AtomicU8,
-    /// The shortening of the steps of the cache's sweep, compared with full steps, in the units of `crate::worker`.
+    /// How far the steps of the cache's sweep are shortened from full steps, in the units of `crate::worker`.
     pub pace: AtomicU8,
-    /// The time, in seconds since 2000, until which the cache's sweep gives way to other caches after a slow step; 0:
+    /// The time, in seconds since 2000, until which the cache's sweep gives way to other caches after a slow step; 0 if
     /// no recent step was slow.
     rests_until: AtomicU32,
     /// The cache's owner when a worker last found the cache due.
@@ -75,8 +75,8 @@ impl SweepState {
         self.rests_until.store(0, Relaxed);
     }
 
-    /// Returns the remaining microseconds of the rest; None if the cache does not rest. Ignores a rest that is longer
-    /// than the longest possible, because it was written before the clock was set back.
+    /// Returns the remaining microseconds of the rest; None if the cache does not rest. Ignores a rest longer than the
+    /// maximum, because such a rest was written before the clock was set back.
     pub fn rests_for(&self, now: Timestamp) -> Option<i64> {
         let left = i64::from(self.rests_until.load(Relaxed)) * SECOND - now;
         (1..=LONGEST_REST + SECOND).contains(&left).then_some(left)
@@ -87,7 +87,7 @@ impl SweepState {
         self.rests_until.load(Relaxed)
     }
 
-    /// Returns the number of [`SweepState::slow_since`] if the slow step was in the last ten minutes; otherwise 0.
+    /// Returns the result of [`SweepState::slow_since`] if the slow step was in the last ten minutes; otherwise 0.
     pub fn slow_lately(&self, now: Timestamp) -> u32 {
         let since = self.rests_until.load(Relaxed);
         let ago = now - i64::from(since) * SECOND;

@@ -2,8 +2,8 @@
 //!
 //! Access rules:
 //!
-//! 1. Code accesses partition `i` of the store only inside of [`Tier::read`], [`Tier::change`] and their variants,
-//!    which hold lock `i` of the tranche "pgcache" shared or exclusively.
+//! 1. Code accesses partition `i` of the store only inside [`Tier::read`], [`Tier::change`] and their variants, which
+//!    hold lock `i` of the tranche "pgcache" shared or exclusively.
 //! 2. A backend holds at most one of these locks. Lock number `partitions` protects the assignment of slots; a backend
 //!    that holds it accesses no partition.
 //! 3. Code that runs under a lock raises no error, allocates nothing from Postgres, and runs no SQL.
@@ -39,18 +39,18 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::pending_invalidations::PendingInvalidations;
 use crate::pg::version;
 
-// Primitives that raise no error, declared without the guard that pgrx puts around each call.
+// Functions that raise no error, so they are declared without the guard that pgrx puts around each call.
 unsafe extern "C-unwind" {
     fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
     fn LWLockConditionalAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
     fn LWLockRelease(lock: *mut pg_sys::LWLock);
 }
 
-/// The bytes of `pgcache.hot_size` for each slot; the number of slots has the two limits below.
+/// The bytes of `pgcache.hot_size` for each slot. The number of slots is at least `MIN_SLOTS` and at most `MAX_SLOTS`.
 const BYTES_PER_SLOT: usize = 512 * 1024;
 const MIN_SLOTS: usize = 32;
 const MAX_SLOTS: usize = 4096;
-/// The number of places for counts of transactions that have stored loaded values.
+/// The number of [`Stores`] counts, which all caches share.
 const STORES: usize = 64;
 /// Bytes that Postgres may add to a request for shared memory by rounding.
 const ROUNDING: usize = 256;
@@ -74,13 +74,13 @@ pub struct Control {
     trackers: AtomicU64,
     /// The number of caches that have a bound or a reserve.
     shares: AtomicU64,
-    /// The number of times that a share was written into a slot.
+    /// How often a share was written to a slot.
     share_changes: AtomicU64,
-    /// A bit mask of the processes that keep watched keys without an entry unchanged.
+    /// A bit mask of the processes whose clients watch a key that has no entry.
     pub watchers: AtomicU64,
     /// The transactions that are about to commit and will then notify the processes that track changes.
     pub pending_invalidations: PendingInvalidations,
-    /// The counts of transactions that have stored loaded values; several caches share a place.
+    /// The counts of transactions that store loaded values; several caches share a count.
     stores: [Stores; STORES],
 }
 
@@ -99,7 +99,7 @@ pub struct Tier {
 }
 
 thread_local! {
-    // The postmaster sets this before it forks; every backend inherits it. Never dropped.
+    // The postmaster sets this before it forks; every backend inherits it. The tier is never dropped.
     static TIER: Cell<Option<&'static Tier>> = const { Cell::new(None) };
 }
 
@@ -112,7 +112,7 @@ pub fn tier() -> Option<&'static Tier> {
 /// The offset of each part of the tier, in bytes from its start. The request hook and the startup hook compute the same
 /// layout.
 struct ShmemLayout {
-    /// The store's own layout.
+    /// The layout of the store's memory.
     region: Layout,
     leases: Shape,
     leases_at: usize,
@@ -175,8 +175,8 @@ impl Tier {
         look(unsafe { self.region.partition(partition) })
     }
 
-    /// Runs `look` on a partition under its shared lock, for a process that must not wait. Returns None if another
-    /// process holds the lock exclusively.
+    /// Runs `look` on a partition under its shared lock, for a process that must not wait. Returns None if the lock is
+    /// not free at once.
     pub fn read_at_once<R>(
         &self,
         partition: u32,
@@ -260,7 +260,8 @@ impl Tier {
     }
 
     /// Gives a slot its share; the caller holds the assignment lock. All reserves together hold at most half of the
-    /// tier, so the last reserve may be smaller than requested. It grows as soon as other reserves give back memory.
+    /// tier, so the last reserve to be set may be smaller than requested. It grows as soon as other reserves give back
+    /// memory.
     pub fn put_share(&self, slot: u32, share: Share) {
         let others = || {
             self.slots
@@ -302,7 +303,7 @@ impl Tier {
     }
 
     /// Returns the count of open transactions that have stored a loaded value in this cache, or in a cache that shares
-    /// its place.
+    /// its count.
     pub fn stores(&self, cache: CacheId) -> &Stores {
         let place = cache.mixed() >> 58;
         &self.control.stores[place as usize % STORES]
@@ -341,7 +342,8 @@ impl Tier {
         self.slot(slot).trackers.load(Ordering::SeqCst) != 0
     }
 
-    /// Records that the row of a key of a table cache has changed, by this client (0: by no client).
+    /// Records that the row of a key of a table cache has changed. `author` is the client that changed it; 0 means no
+    /// client.
     pub fn record_row(&self, slot: u32, key: &[u8], author: u64) {
         if self.is_slot_tracked(slot) {
             ring::note(slot, key, author);
@@ -356,7 +358,7 @@ impl Tier {
     }
 
     /// Begins to track a cache's changes. Takes each partition's lock once, so that every writer that did not see the
-    /// new tracker has finished its change when this returns.
+    /// new tracker has finished its change when this function returns.
     pub fn track(&self, slot: u32, reader: u64) {
         self.slot(slot).trackers.fetch_or(reader, Ordering::SeqCst);
         self.control.trackers.fetch_or(reader, Ordering::SeqCst);
@@ -371,14 +373,14 @@ impl Tier {
         }
     }
 
-    /// Returns all shared memory of the hot tier in bytes, locks included.
+    /// Returns the bytes of all shared memory of the hot tier, including its locks.
     pub fn size(&self) -> usize {
         self.size
     }
 
     fn lock(&self, number: u32, mode: pg_sys::LWLockMode::Type) -> Held {
-        // SAFETY: the tranche has partitions + 1 locks; `number` is one of them, and this backend holds no lock of the
-        // tranche (rule 2), so it cannot wait for itself.
+        // SAFETY: the tranche has partitions + 1 locks, and `number` is below that; and this backend holds no lock of
+        // the tranche (rule 2), so it cannot wait for itself.
         unsafe {
             let lock = &raw mut (*self.locks.as_ptr().add(number as usize)).lock;
             if !LWLockConditionalAcquire(lock, mode) {
@@ -421,7 +423,7 @@ impl Ledger for Books<'_> {
         if event.version != self.0.slot(event.cache).version.load(Ordering::SeqCst) {
             return;
         }
-        // A removal that makes room, or that removes an expired entry, is not the work of a client.
+        // No client is the author of a removal that makes room or that removes an expired entry.
         let by_author = !matches!(
             event.removed,
             Some(RemovalCause::Evicted | RemovalCause::Expired)
@@ -460,8 +462,8 @@ pub fn preloaded_libraries() -> String {
     }
 }
 
-/// Returns whether `session_preload_libraries` names the library, with or without a folder. Reads the setting's value
-/// at the start of this session.
+/// Returns whether `session_preload_libraries` names the library, with or without a directory. Reads the setting's
+/// value at the start of this session.
 pub fn loaded_by_sessions() -> bool {
     // SAFETY: a variable of this process, NULL or a C string.
     let libraries = unsafe {
@@ -514,7 +516,8 @@ unsafe extern "C-unwind" fn request() {
         .set_hint("Raise pgcache.hot_size in postgresql.conf and restart the server; 0 turns the hot tier off without this warning.")
         .report(PgLogLevel::WARNING);
     };
-    // In the first two cases Postgres fails right after this warning, and its own hint names only its own settings.
+    // If the system gives no memory, Postgres fails right after this warning, and its own hint names only its own
+    // settings.
     if !mapping::system_gives(layout.total, false) {
         ErrorReport::from(Error::NoSharedMemory(layout.total)).report(PgLogLevel::WARNING);
     } else if needs_huge_pages() && !mapping::system_gives(layout.total, true) {
@@ -571,7 +574,7 @@ unsafe extern "C-unwind" fn startup() {
 fn attach(layout: &ShmemLayout) -> Tier {
     let mut found = false;
     // SAFETY: `total` bytes were requested. Under AddinShmemInitLock the first process to attach initialises them. The
-    // parts lie at aligned offsets and do not overlap; atomics of any bit pattern are valid, and the first process
+    // parts are at aligned offsets and do not overlap; atomics of any bit pattern are valid, and the first process
     // zeroes them before any other process sees them.
     unsafe {
         let init_lock =

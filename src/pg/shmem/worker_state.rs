@@ -1,12 +1,12 @@
-//! State in shared memory that sweepers and writers of the server's caches use to inform and wake each other.
+//! State in shared memory through which the sweepers and writers of all caches inform and wake each other.
 //!
 //! No decision about an entry depends on this state, and no session reads a value from it. If it is lost or out of
 //! date, the only cost is work that is done twice. So it needs no lock. Only one sweeper at a time uses the
 //! [`SweepState`] of a cache (`advisory::try_sweep`); writers only add to its sums and request a VACUUM. At worst, two
-//! caches that compete for one state overwrite each other's content.
+//! caches share one state and overwrite each other's content.
 //!
-//! The state exists with `shared_preload_libraries`, whatever `pgcache.hot_size` is; its bytes count towards `hot_size`
-//! if `hot_size` is not 0.
+//! The state exists if `shared_preload_libraries` loads the library, even if `pgcache.hot_size` is 0. Otherwise its
+//! bytes count towards `hot_size`.
 
 use std::cell::Cell;
 use std::mem::size_of;
@@ -21,7 +21,8 @@ pub use super::sweep_state::SweepState;
 use crate::pg::version::ADDIN_SHMEM_INIT_LOCK;
 use crate::pg::worker::background;
 
-/// The bytes of `hot_size` for each sweep state; the number of states has the two limits below.
+/// The bytes of `hot_size` for each sweep state. The number of states is at least `MIN_STATES` and at most
+/// `MAX_STATES`.
 const BYTES_PER_STATE: usize = 32 * 1024;
 const MIN_STATES: usize = 64;
 const MAX_STATES: usize = 4096;
@@ -33,15 +34,15 @@ pub const VISITS: usize = 3;
 pub struct VisitState {
     pub database: AtomicU32,
     outcome: AtomicU32,
-    /// The time at which the current step of a sweep began; 0: no step is running.
+    /// The time at which the current step of a sweep began; 0 if no step is running.
     pub step_began: AtomicI64,
     /// The cache of the current step.
     pub cache: AtomicCacheId,
-    /// The worker's process while it responds to requests for a VACUUM; otherwise 0.
+    /// The worker's pid while it responds to requests for a VACUUM; otherwise 0.
     worker: AtomicU32,
     /// Whether the visit only responds to requests for a VACUUM, and sweeps nothing.
     pub only_vacuums: AtomicBool,
-    /// The time that the worker may stay before the launcher must start another visit of the database, in microseconds.
+    /// The time that the worker may stay in the database before the launcher must start another visit, in microseconds.
     longest: AtomicU64,
 }
 
@@ -59,20 +60,20 @@ pub enum Outcome {
 struct Head {
     /// Grows whenever an extension is created or updated in any database.
     extension_generation: AtomicU64,
-    /// 1: a transaction that has created or updated an extension was prepared.
+    /// 1 if a transaction that created or updated an extension was prepared since the server's start.
     extension_prepared: AtomicU32,
     /// The number of VACUUM requests that writers have made.
     vacuum_requests: AtomicU64,
     /// The partition of the hot tier at which the next sweep of memory caches begins.
     partition: AtomicU32,
-    /// The launcher's process; 0: no launcher has run.
+    /// The launcher's pid; 0 if no launcher has run.
     launcher: AtomicU32,
-    /// Whether a database is due, but all visits or all workers are in use.
+    /// Whether a database is due for a visit, but all visits or all workers are in use.
     place_wanted: AtomicBool,
     visits: [VisitState; VISITS],
 }
 
-/// The worker's shared memory of this server.
+/// The workers' shared memory.
 #[derive(Clone, Copy)]
 pub struct WorkerShmem {
     head: &'static Head,
@@ -84,7 +85,7 @@ thread_local! {
     static WORKER_SHMEM: Cell<Option<WorkerShmem>> = const { Cell::new(None) };
 }
 
-/// Returns the worker's shared memory; None if this server has none.
+/// Returns the workers' shared memory; None if `shared_preload_libraries` did not load the library.
 pub fn worker_shmem() -> Option<WorkerShmem> {
     WORKER_SHMEM.get()
 }
@@ -101,17 +102,17 @@ pub fn bytes(hot_size: usize) -> usize {
     64 + size_of::<Head>().next_multiple_of(64) + states(hot_size) * size_of::<SweepState>()
 }
 
-/// Requests the memory. The caller is the request hook.
+/// Requests the memory. Only the request hook may call this.
 pub fn request(hot_size: usize) {
     // SAFETY: the caller is the request hook, the only code that may do so.
     unsafe { pg_sys::RequestAddinShmemSpace(bytes(hot_size)) };
 }
 
-/// Attaches to the memory, and initialises it if it is new; the caller is the startup hook.
+/// Attaches to the memory, and initialises it if it is new. Only the startup hook may call this.
 pub fn attach(hot_size: usize) {
     let mut found = false;
-    // SAFETY: `bytes` bytes were requested. The head and the states lie one after the other at aligned offsets inside
-    // the memory; they are atomics, for which any bit pattern is valid, and the first process to attach, which the lock
+    // SAFETY: `bytes` bytes were requested. The head and the states follow each other at aligned offsets inside the
+    // memory; they are atomics, for which any bit pattern is valid, and the first process to attach, which the lock
     // determines, zeroes them.
     unsafe {
         let lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
@@ -131,15 +132,15 @@ pub fn attach(hot_size: usize) {
     }
 }
 
-/// Records that an extension was created or updated: a database that lacked pgcache may have it now.
+/// Records that an extension was created or updated, so that the launcher visits databases again that lacked pgcache.
 pub fn extension_changed() {
     if let Some(shmem) = worker_shmem() {
         shmem.head.extension_generation.fetch_add(1, Relaxed);
     }
 }
 
-/// Records that a transaction that created or updated an extension was prepared, because the session that decides it
-/// does not know its commands.
+/// Records that a transaction that created or updated an extension was prepared. The session that later decides it does
+/// not know its commands, and reads this record instead.
 pub fn extension_prepared() {
     if let Some(shmem) = worker_shmem() {
         shmem.head.extension_prepared.store(1, Relaxed);
@@ -165,7 +166,7 @@ impl WorkerShmem {
         &self.head.partition
     }
 
-    /// Returns the state of the visit at this place, a number below [`VISITS`].
+    /// Returns the state of visit `place`, a number below [`VISITS`].
     pub fn visit(&self, place: usize) -> &'static VisitState {
         &self.head.visits[place % VISITS]
     }
@@ -180,9 +181,9 @@ impl WorkerShmem {
         self.head.launcher.store(background::own_pid(), Relaxed);
     }
 
-    /// Requests a VACUUM of a cache that has too many dead bytes to wait for the next sweep. Wakes the worker that
-    /// visits the cache's database, or the launcher if no worker does. The end of a worker also wakes the launcher, so
-    /// no request is lost.
+    /// Requests a VACUUM of a cache whose dead bytes cannot wait for the next sweep. Wakes the worker that visits the
+    /// cache's database, or the launcher if no worker visits it. The end of a worker also wakes the launcher, so no
+    /// request is lost.
     pub fn request_vacuum(&self, state: &SweepState) {
         if state.vacuum_requested.swap(1, Relaxed) == 1 {
             return;
@@ -200,7 +201,7 @@ impl WorkerShmem {
         background::wake(worker.unwrap_or(self.head.launcher.load(Relaxed)));
     }
 
-    /// Returns the databases with VACUUM requests, once for each requested cache.
+    /// Returns the database of each cache with a VACUUM request, so a database may come more than once.
     pub fn databases_to_vacuum(&self) -> impl Iterator<Item = Oid> {
         self.states
             .iter()
@@ -208,12 +209,12 @@ impl WorkerShmem {
             .filter_map(SweepState::database)
     }
 
-    /// Sets whether a database waits for a visit to end or for a worker.
+    /// Sets whether a database waits for another visit to end or for a free worker.
     pub fn set_place_wanted(&self, wanted: bool) {
         self.head.place_wanted.store(wanted, Relaxed);
     }
 
-    /// Returns whether a visit that could end now should end, because a database waits for its place.
+    /// Returns whether a visit should end as soon as it can, because another database waits for a visit.
     pub fn is_place_wanted(&self) -> bool {
         self.head.place_wanted.load(Relaxed)
     }
@@ -225,8 +226,8 @@ impl WorkerShmem {
             .find_map(|(found, state)| (found == cache).then_some(state))
     }
 
-    /// Returns all states in the order in which a cache searches for its own. A state in use is never freed, so no
-    /// state behind a free one belongs to the cache.
+    /// Returns all states in the order in which a cache searches for its state. A state in use is never freed, so after
+    /// a free state the search can stop.
     fn places(&self, cache: CacheId) -> impl Iterator<Item = &'static SweepState> {
         let first = (cache.mixed() >> 32) as usize % self.states.len();
         let (before, from) = self.states.split_at(first);
@@ -242,8 +243,9 @@ impl WorkerShmem {
     }
 
     /// Returns the state of a cache for its sweeper: its own state, a free one, or one that it takes from another
-    /// cache. With more caches than states, each cache competes for a single place; if it took the oldest state
-    /// instead, every cache would lose its state in turn.
+    /// cache. If there are more caches than states, a cache without a state takes only the first state of its search
+    /// order, so most caches keep theirs; if it took the oldest state instead, every cache would lose its state in
+    /// turn.
     pub fn sweep_state(&self, cache: CacheId) -> &'static SweepState {
         let own = self
             .places(cache)
@@ -256,8 +258,8 @@ impl WorkerShmem {
         })
     }
 
-    /// Returns the state of a cache for a writer. Returns the cache's own state, or takes a free state if
-    /// `may_have_one` returns true; None otherwise. Checks only a few places, and takes no other cache's state.
+    /// Returns the state of a cache for a writer. Returns the cache's own state or, if `may_have_one` returns true, a
+    /// free state; otherwise None. Checks only a few states, and takes no other cache's state.
     pub fn own_or_free(
         &self,
         cache: CacheId,
@@ -273,7 +275,7 @@ impl WorkerShmem {
 }
 
 impl VisitState {
-    /// Registers this process as the worker that VACUUM requests wake.
+    /// Registers this process as the worker that is woken by VACUUM requests.
     pub fn begin_answering(&self) {
         self.worker.store(background::own_pid(), Relaxed);
     }

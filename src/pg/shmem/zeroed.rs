@@ -1,7 +1,7 @@
-//! Allocates zeroed pieces of shared memory, one for each module. The module requests them while the library is
-//! preloaded, and passes them to their owners at every start of the server.
+//! Allocates zeroed pieces of shared memory, one for each owning module. Requests the pieces while the library is
+//! preloaded, and passes each piece to its owner at every start of the server.
 //!
-//! The hot tier's memory is not one of them: it needs a layout of its own, and the system may refuse it.
+//! The hot tier's memory is not one of the pieces, because it needs its own layout and the system may refuse it.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -15,13 +15,13 @@ use crate::pg::version::ADDIN_SHMEM_INIT_LOCK;
 /// The size of a cache line. Each piece begins at a multiple of it, so its atomics are aligned.
 pub const LINE: usize = 64;
 
-/// The description of a piece by its module.
+/// A piece, as its owner describes it.
 pub struct Piece {
     /// The name in `pg_shmem_allocations`.
     pub name: &'static CStr,
     pub bytes: usize,
-    /// Further bytes, which the module writes before it reads them. This module does not zero them, so the system does
-    /// not allocate them before their first use.
+    /// Further bytes, which the owner writes before it reads them. They are not zeroed here, so the operating system
+    /// does not allocate them before their first use.
     pub unmade: usize,
     /// Requests further resources, such as a lock, in the request hook.
     pub request: fn(),
@@ -96,7 +96,7 @@ unsafe extern "C-unwind" fn startup() {
 fn take(piece: &Piece) {
     let mut found = false;
     // SAFETY: the startup hook calls this. The requested bytes suffice; the first process to attach, which the lock
-    // determines, zeroes `bytes` and the alignment. The aligned piece lies within the requested bytes.
+    // determines, zeroes `bytes` and the alignment. The aligned piece is within the requested bytes.
     unsafe {
         let lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);

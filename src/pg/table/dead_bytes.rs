@@ -1,9 +1,9 @@
 //! Counts the bytes that a write leaves dead until VACUUM reclaims them.
 //!
-//! It does not count an old row version whose successor is in the same page (HOT), because the next session to visit
-//! the page prunes it. No session prunes a moved or deleted row in this way, nor a long value in the TOAST table.
-//! Postgres' own count of dead rows is not sufficient: it is up to a second late, and it says nothing about the size of
-//! a row, which may be eight bytes or a whole page.
+//! It does not count an old row version that a HOT update replaced, because the next session that visits the page
+//! prunes it. Rows that were deleted or moved to another page are not pruned in this way, nor are long values in the
+//! TOAST table. Postgres' own count of dead rows is not sufficient: it is up to a second late, and it does not include
+//! the size of a row, which may be eight bytes or a whole page.
 
 use std::ops::AddAssign;
 
@@ -13,7 +13,7 @@ use pgrx::varlena::varatt_is_1b_e;
 use crate::pg::events::{self, DeadBytes};
 use crate::pg::memory::unguarded;
 
-/// The part of a row in the TOAST table: the size of its value, and the value's id.
+/// A row's value in the TOAST table: its size and its id; both 0 if the value is in the row itself.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Toasted {
     bytes: usize,
@@ -22,7 +22,7 @@ struct Toasted {
 
 impl AddAssign for DeadBytes {
     fn add_assign(&mut self, more: DeadBytes) {
-        // Wraps instead of panicking, because code that must not fail adds these numbers.
+        // Wraps instead of panicking, because code that must not fail performs the addition.
         self.rows = self.rows.wrapping_add(more.rows);
         self.toast = self.toast.wrapping_add(more.toast);
     }

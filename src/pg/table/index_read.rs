@@ -1,7 +1,7 @@
 //! Reads rows of a table by key, through the index of its primary key, without the executor.
 //!
-//! The result is that of the kept plan `SELECT ... WHERE key = $1`: a read takes the same kind of snapshot, scans the
-//! index, finds the visible row, and copies its columns. The caller holds the lock on the table that keeps the
+//! The result equals that of the kept plan `SELECT ... WHERE key = $1`: a read takes the same kind of snapshot, scans
+//! the index, finds the visible row, and copies its columns. The caller holds the lock on the table that keeps the
 //! [`Target`] valid. This module locks the index, because REINDEX replaces the index's file under a lock on the index
 //! alone.
 
@@ -17,12 +17,12 @@ use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::stored::{Entry, Stored};
 use crate::pg::{session, version};
 
-/// An error that makes the caller use the kept plan instead, because the table does not allow direct access, or no
-/// longer does. The failed call has read and changed nothing.
+/// Tells the caller to use the kept plan instead, because the table does not or no longer allow direct access. The
+/// failed call has read and changed nothing.
 pub struct UsePlan;
 
-/// A row, and whether it is certainly the valid row under its key: the transaction has written nothing, or has written
-/// this row. If a scan finds two rows, the transaction's own row is valid.
+/// A row, and whether it is certain to be the valid row under its key, because the transaction has written nothing or
+/// has written this row. If a scan finds two rows, the row that the transaction wrote is valid.
 pub type VisibleRow = (Entry, bool);
 
 /// A table and its index, open, and a scan of them by key.
@@ -82,14 +82,14 @@ pub fn get_many(
     Ok(())
 }
 
-/// Opens the relations and takes a snapshot: a new one under READ COMMITTED, otherwise the transaction's. The snapshot
-/// includes the session's own earlier changes. A `brief` scan does not register the snapshot. Returns None if the table
-/// no longer matches the target.
+/// Opens the relations and takes a snapshot: a new snapshot under READ COMMITTED, otherwise the transaction's snapshot.
+/// The snapshot includes the session's own earlier changes. A `brief` scan does not register the snapshot. Returns None
+/// if the table no longer matches the target.
 ///
 /// # Safety
-/// Inside of `guarded`; the caller holds a lock on the target's table. A brief scan ends in the same sequence, which
-/// takes no other snapshot. It runs under an active snapshot, which is older and keeps VACUUM from removing any row
-/// that the brief scan's snapshot can see.
+/// Inside of `guarded`; the caller holds a lock on the target's table. A brief scan ends in the same `guarded`
+/// sequence, which takes no other snapshot. It runs under an active snapshot, which is older and keeps VACUUM from
+/// removing any row that the brief scan's snapshot can see.
 unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
     // SAFETY: the relations exist by the caller's lock, and stay open until `close`. The snapshot is registered for as
     // long, or for a brief scan the caller's contract keeps it alive.
@@ -210,7 +210,7 @@ pub unsafe fn key_equals(target: &Target, key: Datum) -> pg_sys::ScanKeyData {
     entry
 }
 
-/// Copies value and deadline out of a slot, detoasted, in the current memory context.
+/// Copies the value, detoasted, and the deadline from a slot into the current memory context.
 ///
 /// # Safety
 /// Inside of `guarded`; the slot holds a row of the target, and `value_type` is the result of [`Target::value_type`].

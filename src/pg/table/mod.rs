@@ -1,5 +1,5 @@
-//! Reads and writes rows of a table by key without the executor, if the table is simple enough that the result is the
-//! same. Also other direct access to a table, such as TRUNCATE.
+//! Direct access to tables: reads and writes rows by key without the executor, if the table is simple enough that the
+//! result is the same, and truncates tables.
 
 pub mod dead_bytes;
 pub mod index_read;

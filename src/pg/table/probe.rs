@@ -1,15 +1,15 @@
 //! Checks whether an expired row blocks a key, so that a statement that is about to write the key can replace the
 //! row.
 //!
-//! A single check opens the table and its index, creates a slot and a scan, and closes all of them; this takes more
-//! than half of its time. COPY makes a check for each of its rows, so it keeps these objects open until it ends.
+//! A single check opens the table and its index, creates a slot and a scan, and closes them all, which takes more than
+//! half of the check's time. COPY checks each of its rows, so this module keeps the objects open until COPY ends.
 //!
-//! Three rules apply to objects that stay open. First, only the table that COPY itself writes stays open: triggers of
-//! COPY may truncate, alter or drop other tables that they write, and Postgres refuses this for a table that the
-//! session has open. Second, no page stays pinned between two checks, because COPY may wait for its client, and VACUUM
-//! would wait for the page. Third, open relations belong to the statement that opened them. This module closes them
-//! under the resource owner that opened them. After an error, the abort closes them, and this module forgets them when
-//! Postgres frees the memory of the statement's savepoint.
+//! Three rules apply to objects that stay open. First, only the table that COPY itself writes stays open, because
+//! triggers that COPY fires may truncate, alter or drop other tables that they write, which Postgres refuses for a
+//! table that the session has open. Second, no page stays pinned between two checks, because COPY may wait for its
+//! client for a long time, and VACUUM would wait for the page. Third, open relations belong to the resource owner of
+//! the statement that opened them, and this module closes them under the same owner. After an error, the abort closes
+//! them, and this module forgets them when Postgres frees the memory of the statement's savepoint.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -27,11 +27,11 @@ use crate::pg::value::datum::Text;
 use crate::pg::version;
 
 /// Returns whether the row under a key has expired. Reads the row that an insertion of this key would find: the latest
-/// version, committed or the session's own. Waits for a transaction that changes or removes the row, as the insertion
-/// would.
+/// version that is committed or the session's own. Like the insertion, waits for a transaction that is changing or
+/// removing the row.
 ///
 /// The caller holds the lock on the table under which the [`Target`] is valid. `written` is the table that the
-/// statement writes: the target's table, or a table that it is a partition of.
+/// statement writes: the target's table, or an ancestor of it.
 pub fn has_expired(target: &Target, key: Text, written: Oid) -> Result<bool, UsePlan> {
     let key = target.key_datum(key);
     if let Some(kept) = Kept::of(target, written)? {
@@ -56,7 +56,7 @@ struct Probe {
     index: pg_sys::Relation,
     slot: *mut pg_sys::TupleTableSlot,
     scan: pg_sys::IndexScanDesc,
-    /// The scan's snapshot. The scan also stores there the transaction that is changing a row.
+    /// The scan's snapshot, in which the scan also reports the transaction that is changing a row.
     dirty: *mut pg_sys::SnapshotData,
 }
 
@@ -117,8 +117,8 @@ impl Probe {
         }
     }
 
-    /// Closes the probe after an error in a use of its scan and slot: releases their references, but not their pages,
-    /// which the abort has released; their memory belongs to the statement.
+    /// Closes the probe after an error while its scan and slot were in use. Releases their references, but not their
+    /// pages, which the abort has released, nor their memory, which belongs to the statement.
     ///
     /// # Safety
     /// As for `close`, except that the scan may have pages, which it no longer owns.
@@ -171,7 +171,7 @@ impl Probe {
             let mut by_key = key_equals(target, key);
             unguarded::index_rescan(self.scan, &mut by_key, 1, null_mut(), 0);
             let forward = pg_sys::ScanDirection::ForwardScanDirection;
-            // The loop reads several rows, because a row that another transaction is inserting may exist beside the row
+            // The loop may read two rows, because a row that another transaction is inserting may exist beside the row
             // that it replaces.
             while unguarded::index_getnext_slot(self.scan, forward, self.slot) {
                 let mut latest = Latest::InOrder;
@@ -206,7 +206,7 @@ struct Copying {
     probes: Vec<Kept>,
 }
 
-/// A probe that is kept open.
+/// A probe that COPY keeps open.
 #[derive(Clone, Copy)]
 struct Kept {
     copy: usize,
@@ -214,12 +214,12 @@ struct Kept {
     relation: Oid,
     index: Oid,
     probe: Probe,
-    /// Whether the probe is in use, or an error ended its last use.
+    /// Whether the probe is in use, or its last use ended in an error.
     looks: bool,
 }
 
 thread_local! {
-    /// Never dropped, because Postgres owns the objects that it points to.
+    /// Never dropped, because Postgres owns the objects to which it points.
     static COPYING: ManuallyDrop<RefCell<Vec<Copying>>> = ManuallyDrop::default();
 }
 
@@ -296,8 +296,8 @@ unsafe extern "C-unwind" fn forget(number: *mut c_void) {
 }
 
 impl Kept {
-    /// Returns the open probe of this table; the COPY into the table opens one if it has none. Returns None if no COPY
-    /// into the table runs, if the probe is in use, or if the COPY is running another statement.
+    /// Returns the open probe of this table, which it opens for the COPY into the table if necessary. Returns None if
+    /// no COPY into the table runs, if the probe is in use, or if the COPY is running another statement.
     fn of(target: &Target, written: Oid) -> Result<Option<Kept>, UsePlan> {
         let (relation, index) = (target.relation, target.index);
         let known = with(|copying| {

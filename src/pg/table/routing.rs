@@ -1,8 +1,8 @@
 //! Finds the partition that holds the row of a key.
 //!
 //! A cache's key is its whole primary key, so it is also the only partition key at each level. For a statement on the
-//! whole table, the executor would find the partition of each row. This file calls the same functions of Postgres, so
-//! that pgcache reads or removes a row in its own partition, and neither reads nor locks any other partition.
+//! whole table, the executor would find the partition of each row. This file calls the same Postgres functions. So
+//! pgcache reads or removes a row in the row's own partition, and neither reads nor locks any other partition.
 //!
 //! It takes locks in the order in which the statement would take them: downwards from the table that the statement
 //! names.
@@ -37,7 +37,7 @@ pub fn leaf(table: Oid, key: Text) -> Option<Oid> {
 
 fn part_of(table: Oid, key: Text) -> Option<Part> {
     // SAFETY: the table is locked, and stays open until the description of its partitions, which belongs to the
-    // relation, has been read. A key of one column has one element of each array.
+    // relation, has been read. The arrays of a key of one column have one element each.
     unsafe {
         let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
         let by = version::partition_key(open).filter(|by| by.columns == 1 && by.column != 0);
@@ -61,7 +61,7 @@ unsafe fn part_in(table: pg_sys::Relation, by: PartitionKey, mut key: Datum) -> 
     // SAFETY: the description of the partitions belongs to the relation, and stays while the relation is open; its
     // bounds are compared with one datum, because the key has one column.
     unsafe {
-        // Excludes partitions that are being detached in the same cases as the executor.
+        // Excludes partitions that are being detached, in the same cases as the executor does.
         let leaves_out = !lock::one_snapshot_per_transaction();
         let parts = pg_sys::RelationGetPartitionDesc(table, leaves_out);
         let bounds = (*parts).boundinfo;
@@ -111,7 +111,7 @@ unsafe fn part_in(table: pg_sys::Relation, by: PartitionKey, mut key: Datum) -> 
 }
 
 /// # Safety
-/// The description is valid, and the number is the number of one of its parts, or negative for none.
+/// The description is valid, and the number is that of one of its parts, or negative.
 unsafe fn at(parts: pg_sys::PartitionDesc, number: i32) -> Option<Part> {
     let number = usize::try_from(number).ok()?;
     // SAFETY: by the caller's contract: both arrays have an element for each part.

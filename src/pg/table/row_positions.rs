@@ -1,9 +1,9 @@
-//! Finds the positions of rows for a list of keys: by the index, or in one sequential scan of the table.
+//! Finds the positions (ctid) of the rows under a list of keys: by the index, or in one sequential scan of the table.
 //!
-//! Both find the rows that a statement beginning now would see. The positions are hints: as `write` explains, a row may
-//! move or change before its position is used. The caller holds the lock on the table that keeps the [`Target`] valid,
-//! and has an active snapshot. VACUUM keeps every row that this snapshot can see, so no other row takes a position
-//! before it is used.
+//! Both methods find the rows that a statement beginning now would see. The positions are hints: as `write` explains, a
+//! row may move or change before its position is used. The caller holds the lock on the table that keeps the [`Target`]
+//! valid, and has an active snapshot. VACUUM keeps every row that this snapshot can see, so no other row can take over
+//! a position before it is used.
 
 use std::ptr::null_mut;
 
@@ -22,7 +22,7 @@ use crate::pg::version;
 pub struct RowPlace {
     pub number: usize,
     pub place: ItemPointerData,
-    /// The bytes that the row's removal leaves to VACUUM.
+    /// The dead bytes that the row's removal leaves to VACUUM.
     pub dead: DeadBytes,
 }
 
@@ -34,8 +34,8 @@ struct Search {
     snapshot: pg_sys::Snapshot,
 }
 
-/// Looks up each key in the index; `keys` yields the key and its number. If the keys are sorted, neighbours find the
-/// index pages in the cache.
+/// Looks up each key in the index; `keys` yields the key and its number. Sorted keys are faster, because neighbouring
+/// keys share index pages that are still in the buffer cache.
 pub fn by_index(
     target: &Target,
     keys: impl Iterator<Item = (usize, Text)>,
@@ -72,7 +72,7 @@ pub fn by_index(
     Ok(all)
 }
 
-/// Waits for each transaction in progress that has written a row under one of these keys. Reads every row of a key,
+/// Waits for each transaction in progress that has written a row under one of these keys. Reads all rows under a key,
 /// because a new row may exist beside the row that it replaces.
 pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Result<(), UsePlan> {
     // SAFETY: sequences of plain values over the objects that `open` has opened; an error that unwinds leaves them to

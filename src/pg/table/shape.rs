@@ -1,5 +1,5 @@
-//! Reads the facts about a relation that show whether and how it is a cache: its columns, pgcache's triggers or view,
-//! and the settings in them.
+//! Reads the facts about a relation that determine whether it is a cache, and which kind: its columns, pgcache's
+//! triggers or view, and the settings in them.
 //!
 //! `cache::catalog::registry` decides from these facts whether the relation is a valid cache.
 
@@ -17,18 +17,19 @@ use crate::pg::value::datum::ValueType;
 pub struct Shape {
     /// `schema.name`, quoted as a statement needs it, in the server's encoding.
     pub qualified: CString,
-    /// An ordinary table, not a partitioned table, view or foreign table.
+    /// Whether the relation is an ordinary table, not a partitioned table, view or foreign table.
     pub ordinary_table: bool,
-    /// A partitioned table, which has no rows of its own.
+    /// Whether the relation is a partitioned table, which stores no rows itself.
     pub partitioned: bool,
-    /// A view; every memory cache is one.
+    /// Whether the relation is a view; every memory cache is one.
     pub view: bool,
     pub unlogged: bool,
-    /// Row-level security is enabled, for any role.
+    /// Whether row-level security is enabled, for whatever roles.
     pub row_security: bool,
     /// Whether an update of a row runs no user-defined trigger, rule or policy of the table.
     pub updates_alone: bool,
-    /// Whether both of pgcache's triggers fire in every session, replicas and apply workers included.
+    /// Whether both of pgcache's triggers fire in every session, including apply workers and sessions with
+    /// `session_replication_role = replica`.
     pub triggers_always: bool,
     /// Whether the relation is TEMPORARY: other sessions must not read it, whatever their privileges.
     pub temporary: bool,
@@ -45,7 +46,7 @@ pub struct Shape {
     pub reserve: Option<Vec<Vec<u8>>>,
     /// The data for direct access to the table; None if the table does not allow it.
     pub target: Option<Target>,
-    /// The table and its indexes; empty if a statement that reads the table may run user-defined code.
+    /// The OIDs of the table and its indexes; empty if a statement that reads the table may run user-defined code.
     pub own_relations: Vec<pg_sys::Oid>,
 }
 
@@ -96,7 +97,7 @@ pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || settings_of_view(relation).is_some()
 }
 
-/// The facts about a cache that the catalogs show without a lock on it.
+/// The facts about a cache that can be read from the catalogs without a lock on it.
 pub struct Outline {
     pub view: bool,
     pub unlogged: bool,
@@ -105,8 +106,7 @@ pub struct Outline {
     pub reserve: Option<Vec<Vec<u8>>>,
 }
 
-/// Returns the committed state of a relation that another session may be altering; None if it is not a
-/// cache.
+/// Returns the committed facts about a relation that another session may be altering; None if it is not a cache.
 pub fn outline(relation: pg_sys::Oid) -> Option<Outline> {
     let view = relation::is_view(relation);
     let settings = match view {
@@ -131,14 +131,14 @@ fn value_type(relation: pg_sys::Oid) -> Option<ValueType> {
     ValueType::of_column(unsafe { pg_sys::get_atttype(relation, *numbers.get(1)?) })
 }
 
-/// Returns the type of a live column by its name.
+/// Returns the type of the column with this name; None if no such column exists.
 fn type_of_column(relation: pg_sys::Oid, name: &CStr) -> Option<pg_sys::Oid> {
     let number = relation::column_number(relation, name)?;
     // SAFETY: a syscache look-up of a column that exists.
     Some(unsafe { pg_sys::get_atttype(relation, number) })
 }
 
-/// The facts about a partition of a cache that an access to the partition alone needs.
+/// The facts about a partition of a cache, as far as access to the partition alone needs them.
 pub struct Partition {
     /// The cache to which it belongs.
     pub whole: pg_sys::Oid,
@@ -155,7 +155,7 @@ pub struct Partition {
 }
 
 /// Returns the facts of a partition, which the caller has locked, from its own catalog rows. Neither reads nor locks
-/// the whole cache. None if the table is not a partition of a cache.
+/// the whole cache. Returns None if the table is not a partition of a cache.
 pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
     let rows = own::RECORD.oid();
     let whole = relation::above(partition, rows)?;
@@ -187,11 +187,11 @@ pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
     }
 }
 
-/// Returns the relation's own trigger that calls `function`. A partition has copies of its parent's triggers, which do
-/// not make the partition a cache.
+/// Returns the relation's own trigger that calls `function`, or None. A partition's copies of its parent's triggers do
+/// not count, because they do not make the partition a cache.
 ///
 /// # Safety
-/// `relation` must be open for as long as the result is used.
+/// `relation` must be open as long as the result is used.
 unsafe fn trigger_calling<'a>(
     relation: pg_sys::Relation,
     function: pg_sys::Oid,
@@ -273,9 +273,9 @@ const SELECT_RULE: &CStr = c"_RETURN";
 /// The number of pg_rewrite's column ev_action, from Postgres' catalog/pg_rewrite.h.
 const EV_ACTION: i16 = 8;
 
-/// Returns the settings in a memory cache's view, from the catalogs alone. The caller may pass any oid, so this neither
-/// locks the relation nor waits for it. Returns None for a relation without settings, and for a temporary view, which
-/// is not a cache.
+/// Returns the settings in a memory cache's view, from the catalogs alone. The caller may pass any OID, so this
+/// function must neither lock the relation nor wait for it. Returns None for a relation without settings, and for a
+/// temporary view, which is not a cache.
 pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     if !relation::is_view(relation) || relation::is_temporary(relation) {
         return None;
@@ -304,7 +304,8 @@ pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Returns the settings in a memory cache's view: the words of the only argument of the function that the view calls.
+/// Returns the settings in a memory cache's view: the function that the view calls has one argument, whose words are
+/// the settings.
 ///
 /// # Safety
 /// `relation` must be open.

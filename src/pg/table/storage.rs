@@ -1,4 +1,5 @@
-//! Reads the size of a table on disk, its TOAST table, and Postgres' counts of its changes and dead rows.
+//! Reads facts about a table's storage: its size on disk, its TOAST table, and Postgres' counts of its changes and dead
+//! rows.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -14,7 +15,7 @@ pub fn blocks(relation: Oid) -> u32 {
     }
 }
 
-/// The size of a chunk of a long value, of which four fill a page.
+/// The size of a chunk in a TOAST table; four chunks fill a page.
 pub const TOAST_CHUNK: u64 = pg_sys::BLCKSZ as u64 / 4;
 
 /// Returns the size of the table itself in bytes. The caller holds a lock on it.
@@ -52,7 +53,7 @@ pub struct Counted {
 pub fn counted(relation: Oid) -> Option<Counted> {
     type Counter = unsafe fn(pg_sys::FunctionCallInfo) -> Datum;
     let count = |counter: Counter| {
-        // SAFETY: each of the functions below takes any oid, and returns a bigint or NULL.
+        // SAFETY: each of the functions below takes any OID, and returns a bigint or NULL.
         let found =
             unsafe { pgrx::direct_function_call_as_datum(counter, &[Some(Datum::from(relation))]) };
         found.map_or(0, |datum| datum.value() as i64)

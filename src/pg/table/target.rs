@@ -1,5 +1,5 @@
-//! The data for direct access to a table (access without the executor), and the check whether the table is simple
-//! enough for direct access.
+//! The data for direct access to a table, without the executor, and the check whether the table is simple enough for
+//! it.
 //!
 //! A direct write must have every effect that the executor's write would have. If the executor would evaluate, check or
 //! fire anything besides pgcache's own trigger, pgcache uses the kept plans instead. The check runs when the session
@@ -29,7 +29,7 @@ pub struct Target {
     pub deadline_form: DeadlineForm,
     /// Whether the value column can store NULL, a negative entry.
     pub value_nullable: bool,
-    /// The numbers of pgcache's columns, from 1. They may be in any order, with dropped columns in between.
+    /// The numbers of pgcache's columns, from 1. The columns may be in any order, with dropped columns in between.
     pub key: i16,
     pub value: i16,
     pub deadline: i16,
@@ -39,8 +39,8 @@ pub struct Target {
     pub more: Vec<i16>,
     /// Whether pgcache can write rows without the executor.
     pub writable: bool,
-    /// The transaction that created the index, if rows had changed their keys before: an older snapshot may see a row
-    /// that the index contains only under its newer key.
+    /// The transaction that created the index, if rows had changed their keys before. A snapshot older than this
+    /// transaction may see a row that the index contains only under its newer key.
     made_by: Option<pg_sys::TransactionId>,
 }
 
@@ -51,7 +51,8 @@ impl Target {
         self.key_type.datum(key)
     }
 
-    /// Returns whether the index finds every row that the transaction's snapshots see. The rule is the planner's.
+    /// Returns whether the index finds every row that the transaction's snapshots see, by the same rule as the
+    /// planner's.
     pub fn is_indexed_for_reads(&self) -> bool {
         // SAFETY: a variable of this process, and a comparison.
         self.made_by.is_none_or(|made| unsafe {
@@ -60,8 +61,8 @@ impl Target {
     }
 
     /// Returns the type of the values, if the table and its index are unchanged since the check; otherwise None. A lock
-    /// does not keep the session's own statements from changing them, and statements in a loader, a trigger or a policy
-    /// may run after the check. While the table is open, it cannot change.
+    /// is not enough, because it does not stop the session's own statements: those in a loader, a trigger or a policy
+    /// may alter the table after the check. They cannot while the table is open.
     ///
     /// # Safety
     /// Inside of `unguarded::guarded`; `table` and `index` are open.
@@ -143,7 +144,7 @@ pub unsafe fn target(relation: pg_sys::Relation, columns: &Columns) -> Option<Ta
     }
 }
 
-/// Returns the transaction that created an index, if the index lacks former keys of some rows.
+/// Returns the transaction that created an index, if the index lacks former keys of some rows; otherwise None.
 ///
 /// # Safety
 /// The index exists, and its table is locked.
@@ -159,9 +160,10 @@ unsafe fn maker_of(index: pg_sys::Oid) -> Option<pg_sys::TransactionId> {
     }
 }
 
-/// Returns whether a column stores written values unchanged. A column that the user added must be NULL in a new row: it
-/// has no default, and no domain that could refuse NULL. A column of pgcache must have no type modifier, because
-/// Postgres would truncate or round the value to it; the key may have one, because its length is checked before.
+/// Returns whether a column stores written values unchanged. A column that the user added must accept NULL in a new
+/// row, so it must have no default, and no domain, which could refuse NULL. A column of pgcache must have no type
+/// modifier, because Postgres would truncate or round the value to it. Only the key may have one, because pgcache
+/// checks the key's length before.
 fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
     if column.attisdropped {
         return true;
@@ -178,7 +180,7 @@ fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
 }
 
 /// Returns whether the table is a heap without rules, policies, CHECK constraints, parents or children, and not part of
-/// a publication, because the executor checks row filters and the replica identity.
+/// a publication, because for a published table the executor checks row filters and the replica identity.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -201,9 +203,9 @@ unsafe fn is_plain_table(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// Returns the table and its indexes if a statement on this table alone runs no user-defined code, neither during
-/// planning (expressions of indexes, constraints and statistics) nor while it reads (policies). Otherwise returns an
-/// empty list.
+/// Returns the OIDs of the table and its indexes if a statement that reads only this table runs no user-defined code,
+/// neither during planning (expressions of indexes, constraints and statistics) nor during execution (policies).
+/// Otherwise returns an empty list.
 ///
 /// # Safety
 /// `relation` must be open and locked.

@@ -1,4 +1,4 @@
-//! Removes all rows of a table at once, as TRUNCATE does, but finds the table by its oid.
+//! Removes all rows of a table at once, as TRUNCATE does, but finds the table by its OID.
 
 use std::ptr::null_mut;
 
@@ -9,9 +9,9 @@ use crate::pg::memory::pg_list;
 use crate::pg::session::lock::Mode;
 use crate::pg::version;
 
-/// Truncates the table with this oid as `TRUNCATE TABLE ONLY` does, and a partitioned table as TRUNCATE does. A
-/// statement would not do: the table's name may refer to another table when it runs, and the cache's owner, whose
-/// rights it needs, may lack USAGE on the schema.
+/// Truncates the table with this OID as `TRUNCATE TABLE ONLY` does, and a partitioned table as TRUNCATE does. Does not
+/// run a statement, because the table's name may refer to another table by the time the statement runs, and because the
+/// cache's owner, whose rights the statement would need, may lack USAGE on the schema.
 ///
 /// The caller holds the lock that TRUNCATE takes, has checked the privilege, and has an active snapshot; this function
 /// locks the partitions. Raises 0A000 if a foreign key refers to the table, and 55006 if the session still reads it.
@@ -46,8 +46,8 @@ pub fn truncate(relation: Oid) {
     }
 }
 
-/// Returns whether logical replication must receive the change: Postgres' `RelationIsLogicallyLogged`, for a table
-/// that is not a catalog.
+/// Returns whether logical replication must receive the change, like Postgres' macro `RelationIsLogicallyLogged` for a
+/// table that is not a catalog.
 ///
 /// # Safety
 /// The table is open.

@@ -1,8 +1,8 @@
-//! Declares the extension's SQL functions in Postgres' calling convention ([`functions`]), and prints the arguments
-//! of a call as text, so that another server can answer the call if it has the cache's entries (with Citus).
+//! Declares the extension's SQL functions in Postgres' calling convention ([`functions`]), and prints the arguments of
+//! a call as text, so that with Citus another server that has the cache's entries can answer the call.
 //!
-//! The settings of the two sessions must not change the meaning of a value, so an interval is printed with a sign for
-//! each part.
+//! A printed value must have the same meaning under the other session's settings, so an interval is printed with a sign
+//! for each part.
 
 use std::ffi::CStr;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -19,7 +19,7 @@ use crate::pg::memory;
 use crate::pg::session::shard_lock::Place;
 use crate::pg::version;
 
-/// A row of texts; None is NULL.
+/// A row of texts; None means NULL.
 pub type TextRow = Vec<Option<Text>>;
 
 /// A call that Postgres is making.
@@ -42,8 +42,8 @@ pub static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 
 /// A function in Postgres' calling convention.
 pub type Function = unsafe extern "C-unwind" fn(FunctionCallInfo) -> Datum;
 
-/// Makes the call with another oid as one of its arguments. Uses a copy, because Postgres fills in constant
-/// arguments only once, so the original must stay unchanged.
+/// Makes the call with argument `place` replaced by another OID. Uses a copy of the call, because Postgres fills in
+/// constant arguments only once, so the original must stay unchanged.
 ///
 /// # Safety
 /// `call` is a valid call of this function and has an argument at `place`.
@@ -86,7 +86,7 @@ impl Call {
         unsafe { (*self.0).nargs as usize }
     }
 
-    /// Returns an argument; None is NULL.
+    /// Returns an argument; None means NULL.
     #[inline]
     pub fn raw(self, place: usize) -> Option<Datum> {
         // SAFETY: the call is valid, and has room for its arguments.
@@ -121,14 +121,15 @@ impl Call {
         unsafe { Interval::from_datum(self.raw(place)?, false) }
     }
 
-    /// Returns the elements of an argument that is declared as an array of this type; None unless the array is a list
-    /// without NULL.
+    /// Returns the elements of an argument that is declared as an array of this type. Returns None if the array is
+    /// NULL, contains NULL, or has several dimensions.
     pub fn elements(self, place: usize, of: ValueType) -> Option<Vec<Datum>> {
         // SAFETY: by the function's SQL declaration.
         unsafe { datum::array_elements(self.raw(place)?, of).ok() }
     }
 
-    /// Returns the elements of an argument that is declared as text[]; None unless the array is a list without NULL.
+    /// Returns the elements of an argument that is declared as text[]. Returns None if the array is NULL, contains
+    /// NULL, or has several dimensions.
     pub fn texts(self, place: usize) -> Option<Vec<Text>> {
         let elements = self.elements(place, ValueType::Text)?;
         // SAFETY: the datums are elements of an array of texts.
@@ -149,13 +150,13 @@ impl Call {
         }
     }
 
-    /// Returns an argument as text that any session reads as the same value.
+    /// Returns an argument as text that every session reads as the same value, whatever its settings.
     pub fn printed(self, place: usize) -> Option<Text> {
         let datum = self.raw(place)?;
         Some(print(datum, self.type_of(place)))
     }
 
-    /// Returns an array argument as text that contains only these elements, which have this type.
+    /// Returns an array argument as text, reduced to these elements, which have this type.
     pub fn printed_part(self, place: usize, of: ValueType, elements: &[Datum]) -> Text {
         let mut elements = memory::collect(elements.iter().copied());
         print(datum::new_array(&mut elements, of), self.type_of(place))
@@ -261,7 +262,7 @@ fn c_string(text: Text) -> *mut std::ffi::c_char {
     super::datum::new_c_string(text.bytes()).cast_mut_ptr()
 }
 
-/// Prints an interval as text that any session reads as the same interval.
+/// Prints an interval as text that every session reads as the same interval, whatever its settings.
 pub fn print_interval(interval: Interval) -> Option<Text> {
     Some(print(interval.into_datum()?, pg_sys::INTERVALOID))
 }
@@ -272,7 +273,7 @@ pub fn print_bytes(bytes: Bytes) -> Text {
 }
 
 fn print(datum: Datum, kind: Oid) -> Text {
-    // SAFETY: the datum has this type, by the SQL declaration of the function that it is an argument of.
+    // SAFETY: the datum has this type, by the SQL declaration of the function of which it is an argument.
     unsafe {
         if kind == pg_sys::INTERVALOID {
             let interval: *const pg_sys::Interval = datum.cast_mut_ptr();
@@ -295,27 +296,26 @@ fn spelled(interval: &pg_sys::Interval) -> String {
     }
 }
 
-/// The way in which a call is answered.
+/// How a call is answered.
 #[derive(Clone, Copy)]
 pub enum Way {
-    /// Here, with the arguments unchanged.
+    /// By this server, with the arguments unchanged.
     Here,
-    /// Here, on another relation than the caller has named. `kept` is a shard whose lock `leave` releases after the
-    /// call.
+    /// By this server, on another relation than the one that the caller named. `kept` is a shard whose lock `leave`
+    /// releases after the call.
     On {
         relation: Oid,
         place: usize,
         kept: Option<Place>,
     },
-    /// Already answered.
+    /// The call is already answered, with this result.
     Answered(Datum),
 }
 
-/// Chooses the way in which a call is answered.
+/// Chooses how a call is answered.
 pub type Choose<R> = fn(Call, &'static R) -> Way;
 
-/// Answers a call in the way that `choose` returns. If no table can be distributed, the choice costs one read of a
-/// variable.
+/// Answers a call as `choose` decides. If no table can be distributed, this costs one read of a variable.
 ///
 /// # Safety
 /// `call` is a valid call of `here`.
@@ -379,8 +379,8 @@ pub unsafe fn answer<R: for<'fcx> RetAbi>(
     }
 }
 
-/// Returns the next argument of a call. A missing argument is an internal error, because then the SQL declaration is
-/// not pgcache's.
+/// Returns the next argument of a call. Panics if the call has fewer arguments, which is possible only if the SQL
+/// declaration is not pgcache's.
 ///
 /// # Safety
 /// The SQL declaration has an argument of this type at this position.
@@ -394,8 +394,8 @@ pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
     }
 }
 
-/// Declares SQL functions on the entries of a cache. The declarations follow the paths of three functions and a type,
-/// which find the server that answers a call ([`enter`]):
+/// Declares SQL functions on the entries of a cache. The macro's first arguments are the paths of three functions and a
+/// type, which find the server that answers a call ([`enter`]); the declarations follow:
 ///
 /// ```text
 /// is_loaded, choose, leave, Route;
@@ -405,15 +405,15 @@ pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
 /// ```
 ///
 /// The example declares three functions with one body. In the body, `V` is the type beside the function's name, and
-/// `NAME` the name for messages. The brackets hold the position of the cache among the arguments, counted from 0; the
-/// way in which a call finds the Citus nodes with its entries; and the privileges that the caller needs on the cache.
-/// Postgres calls each function by the symbol `NAME_wrapper`. Where Citus is not loaded, the choice costs one read of a
+/// `NAME` the name for messages. The brackets hold the position of the cache among the arguments, counted from 0; how a
+/// call finds the Citus nodes with its entries; and the privileges that the caller needs on the cache. Postgres calls
+/// each function by the symbol `NAME_wrapper`. If Citus is not loaded, the choice of the server costs one read of a
 /// variable.
 macro_rules! functions {
     ($is_loaded:path, $choose:path, $leave:path, $route:path;
      $($(#[$doc:meta])* [$cache:literal, $kind:expr, $needs:expr]
        fn $($name:ident $(<$value:ident>)?),+: fn $arguments:tt -> $result:ty $body:block)*) => {
-        /// The ways in which calls of these functions find their Citus nodes.
+        /// How calls of these functions find their Citus nodes.
         pub const ROUTES: &[&$route] = &[$($(&$name::ROUTE),+),*];
         $($($crate::pg::value::call::function! {
             $is_loaded, $choose, $leave, $route; [$cache, $kind, $needs]

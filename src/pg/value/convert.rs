@@ -1,7 +1,7 @@
 //! Converts values between the three types of a cache: text, jsonb and bytea.
 //!
-//! Between text and bytea the bytes stay unchanged, in the server's encoding. A conversion to or from jsonb goes
-//! through JSON's text.
+//! A conversion between text and bytea leaves the bytes unchanged, in the server's encoding. A conversion to or from
+//! jsonb parses or prints JSON text.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::failure;
 
 /// Converts the value to another type. Raises 22P02 for text that is not JSON, 22P05 for JSON with a character that
-/// jsonb cannot hold, and 22021 for bytes that are not text. pgcache raises these errors itself, because Postgres'
+/// jsonb cannot hold, and 22021 for bytes that are not valid text. pgcache raises its own errors, because Postgres'
 /// messages show a part of the value.
 pub fn convert(stored: Stored, to: ValueType) -> Stored {
     let converted = datum(stored.raw(), stored.value_type(), to);
@@ -39,8 +39,9 @@ pub fn argument<V: Value>(value: V, to: ValueType) -> Stored {
     given(Stored::of(value), to)
 }
 
-/// Converts a caller's value to the type of a cache; raises the errors of [`convert`]. Warns if a text that is stored
-/// as bytes looks like a bytea literal, which stands for other bytes.
+/// Converts a caller's value to the type of a cache; raises the errors of [`convert`]. Warns if a text that looks like
+/// a bytea literal (`\x...`) is stored as bytes, because the literal's characters are stored, not the bytes that it
+/// denotes.
 #[inline]
 pub fn given(stored: Stored, to: ValueType) -> Stored {
     if to == ValueType::Bytes && stored.value_type() == ValueType::Text {
@@ -56,7 +57,7 @@ fn warn_if_hex_literal(text: Stored) {
     }
 }
 
-/// Returns whether a text looks like the output of bytea.
+/// Returns whether a text looks like a bytea literal in hex format.
 fn is_hex_literal(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"\\x");
     digits.is_some_and(|digits| {
@@ -64,7 +65,8 @@ fn is_hex_literal(text: &[u8]) -> bool {
     })
 }
 
-/// Warns that a text looks like a bytea literal, once for each statement, however many values it stores.
+/// Warns that a text looks like a bytea literal. Warns once for each statement, even if the statement stores many such
+/// values.
 #[cold]
 fn warn_of_hex_literal() {
     thread_local! {
@@ -100,8 +102,8 @@ fn parse_json(text: pg_sys::Datum) -> pg_sys::Datum {
     failure::replacing(parse, no_json).unwrap_or(text)
 }
 
-/// Parses a text as jsonb. For a text that is not JSON, or has a character that jsonb cannot hold, returns an error
-/// instead of raising it.
+/// Parses a text as jsonb. Returns an error instead of raising it if the text is not JSON or has a character that jsonb
+/// cannot hold.
 pub fn json(text: Text) -> Result<Stored, Error> {
     let no_json = [PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION];
     let unknown = [PgSqlErrorCode::ERRCODE_UNTRANSLATABLE_CHARACTER];

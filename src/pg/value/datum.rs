@@ -1,8 +1,8 @@
 //! The SQL values that pass between Postgres and Rust as arguments and results.
 //!
-//! A value is not a `String`, because a server encoding need not be UTF-8, and because pgcache passes most cached
-//! values through unread. A [`Text`], [`Json`] or [`Bytes`] is the datum itself; code reads its bytes only if it needs
-//! them (always for a key, rarely for a value).
+//! A value is not a `String`, because the server encoding need not be UTF-8, and because pgcache passes on most cached
+//! values without reading them. A [`Text`], [`Json`] or [`Bytes`] is the datum itself. Code reads its bytes only if it
+//! needs them: always for a key, rarely for a value.
 
 use std::ptr::NonNull;
 
@@ -13,7 +13,7 @@ use pgrx::{FromDatum, pg_sys};
 use crate::error::Error;
 use crate::pg::memory;
 
-/// The three types of values, in SQL's arguments and in a cache's column.
+/// The three types of values, as SQL arguments and in a cache's column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueType {
     Text,
@@ -22,7 +22,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// Returns the value type with this oid; None if a cache's values cannot have it.
+    /// Returns the value type with this OID; None if a cache's values cannot have it.
     pub fn from_oid(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
             pg_sys::TEXTOID => Some(ValueType::Text),
@@ -32,8 +32,8 @@ impl ValueType {
         }
     }
 
-    /// Returns the type of the values in a column of this type: values of varchar are texts, and json is compared as
-    /// jsonb. Returns None for a column that cannot hold a cache's values.
+    /// Returns the type of the values in a column of this type. A varchar column holds texts, and pgcache treats json
+    /// as jsonb. Returns None for a column that cannot hold a cache's values.
     pub fn of_column(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
             pg_sys::VARCHAROID => Some(ValueType::Text),
@@ -42,8 +42,8 @@ impl ValueType {
         }
     }
 
-    /// Returns the type of the datums in a column of this type, if they are values without a conversion. Returns None
-    /// for json, whose datums are text, and for any other type.
+    /// Returns the type of the values in a column of this type if its datums need no conversion. Returns None for json,
+    /// whose datums are text, and for any other type.
     #[inline(always)]
     pub fn of_datums(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
@@ -52,7 +52,7 @@ impl ValueType {
         }
     }
 
-    /// Returns the oid of the type.
+    /// Returns the OID of the type.
     pub fn oid(self) -> pg_sys::Oid {
         match self {
             ValueType::Text => pg_sys::TEXTOID,
@@ -61,7 +61,7 @@ impl ValueType {
         }
     }
 
-    /// Returns the oid of arrays of the type.
+    /// Returns the OID of the type's array type.
     pub fn array_oid(self) -> pg_sys::Oid {
         match self {
             ValueType::Text => pg_sys::TEXTARRAYOID,
@@ -80,7 +80,7 @@ impl ValueType {
     }
 }
 
-/// A value of one of the three types. Variants of an API function differ in this type.
+/// A value of one of the three types. API functions that differ only in this type share one generic body.
 pub trait Value: Copy {
     const TYPE: ValueType;
     /// # Safety
@@ -130,7 +130,7 @@ macro_rules! value_datum {
     };
 }
 
-/// Allows a type with `FromDatum` in the argument list of a `#[pg_extern]` function.
+/// Allows a type with `FromDatum` as an argument of a `#[pg_extern]` function.
 macro_rules! argument {
     ($name:ident) => {
         // SAFETY: the SQL declaration names the type that `from_polymorphic_datum` reads; the
@@ -168,7 +168,7 @@ value_datum! {
 }
 
 impl Text {
-    /// Returns the characters' bytes, in the server's encoding.
+    /// Returns the text's bytes, in the server's encoding.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         varlena_bytes(self.0)
@@ -179,7 +179,7 @@ impl Text {
         Text(new_varlena(bytes))
     }
 
-    /// Returns the text as UTF-8, for words that pgcache itself compares or prints (names, settings).
+    /// Returns the text as UTF-8. Used for names and settings, which pgcache itself compares or prints.
     pub fn to_string_lossy(self) -> String {
         crate::pg::encoding::decode(self.bytes())
     }
@@ -194,11 +194,11 @@ impl Bytes {
 
 /// Returns the payload of a varlena, detoasted if needed.
 ///
-/// The borrow lasts as long as the datum's own memory context, which outlives the call.
+/// The borrow lasts as long as the datum's memory context, which outlives the call.
 #[inline]
 pub(in crate::pg) fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
     // SAFETY: every caller has a varlena datum. A detoasted copy is allocated in the current memory context and lives
-    // as long as the call. Most datums are already plain, and so avoid the guarded call.
+    // as long as the call. Most datums are not toasted, so they skip the guarded call.
     unsafe {
         let mut varlena: *mut pg_sys::varlena = datum.cast_mut_ptr();
         if pgrx::varlena::varatt_is_4b_c(varlena) || pgrx::varlena::varatt_is_1b_e(varlena) {
@@ -321,7 +321,7 @@ impl<V: Value> FromDatum for ArrayOf<V> {
 unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
         // SAFETY: reached only for an argument that is not null, whose type the SQL declaration names. The null datum
-        // stands for the impossible null; no code reads it.
+        // is never used, because the argument is not null.
         unsafe {
             arg.unbox_arg_using_from_datum()
                 .unwrap_or(ArrayOf(pg_sys::Datum::null(), std::marker::PhantomData))
@@ -335,7 +335,8 @@ unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
 }
 
 impl<V: Value> ArrayOf<V> {
-    /// Returns the elements in order. `name` is the argument's name, for the error.
+    /// Returns the elements in order, or an error if the array is not a list without NULL. `name` is the argument's
+    /// name, for the error.
     pub fn elements(&self, name: &'static str) -> Result<Vec<V>, Error> {
         // SAFETY: the datum is an array of V's type, as declared in SQL.
         unsafe {
@@ -389,7 +390,7 @@ pub(in crate::pg) unsafe fn array_elements(
     }
 }
 
-/// Returns the row address that precedes all rows of a block: a datum of type tid with offset 0.
+/// Returns a row address that precedes all rows of a block: a datum of type tid with offset 0.
 pub(in crate::pg) fn row_address(block: u32) -> pg_sys::Datum {
     // SAFETY: a palloc'd address has room for its three numbers.
     unsafe {
@@ -437,5 +438,5 @@ pub(in crate::pg) fn new_text_array(texts: &[&[u8]]) -> pg_sys::Datum {
         }
         at += size(text);
     }
-    new_array(&mut elements, ValueType::Text) // copies them out of the block
+    new_array(&mut elements, ValueType::Text) // copies the elements out of the block
 }

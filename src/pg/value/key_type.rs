@@ -1,9 +1,9 @@
 //! The types of a cache's key column, and the canonical text of each key.
 //!
-//! Outside of the table a key is always a text: in calls, in the hot tier, and in the notes for the commit. Each row
-//! must have exactly one canonical text, however a caller spells the key, and two keys may have the same text only if
-//! the table considers them equal. Otherwise a write would miss the copy of its own row. So pgcache compares texts
-//! bytewise, and parses and prints a uuid or a bigint with Postgres' own functions.
+//! Outside the table a key is always a text: in calls, in the hot tier, and in the list of changed keys for the commit.
+//! Each row must have exactly one canonical text, even if callers spell the key differently, and two keys may have the
+//! same text only if the table considers them equal. Otherwise a write would not invalidate the hot tier's copy of its
+//! own row. So pgcache compares texts bytewise, and parses and prints a uuid or a bigint with Postgres' own functions.
 
 use std::cmp::Ordering;
 use std::ffi::CStr;
@@ -29,13 +29,13 @@ pub enum KeyType {
     Bigint,
 }
 
-/// The SQLSTATEs of Postgres for a text that is not a uuid, or not a bigint.
+/// The SQLSTATEs that Postgres raises for a text that is not a uuid or not a bigint.
 const NO_KEY: [PgSqlErrorCode; 2] = [
     PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION,
     PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
 ];
 
-/// HASH_PARTITION_SEED of Postgres' catalog/partition.h, and the constant that its hash_combine64 adds.
+/// HASH_PARTITION_SEED from Postgres' catalog/partition.h, and the constant that hash_combine64 adds.
 const PARTITION_SEED: u64 = 0x7A5B_2236_7996_DCFD;
 const MIXED_IN: u64 = 0x49A0_F4DD_15E5_A8E3;
 
@@ -43,7 +43,7 @@ const MIXED_IN: u64 = 0x49A0_F4DD_15E5_A8E3;
 const UUID: usize = 16;
 
 unsafe extern "C-unwind" {
-    // Reads bytes and raises no error, so it needs no guard of pgrx.
+    // Reads bytes and raises no error, so it needs no pgrx guard.
     fn hash_bytes(key: *const u8, length: std::ffi::c_int) -> u32;
 }
 
@@ -70,7 +70,7 @@ impl KeyType {
         }
     }
 
-    /// Returns the oid of the column's type.
+    /// Returns the OID of the column's type.
     pub fn oid(self) -> Oid {
         match self {
             KeyType::Text => pg_sys::TEXTOID,
@@ -80,13 +80,13 @@ impl KeyType {
         }
     }
 
-    /// Returns whether keys are of a character type, so that they have prefixes.
+    /// Returns whether keys are of a character type; only such keys have prefixes.
     #[inline(always)]
     pub fn is_text(self) -> bool {
         !matches!(self, KeyType::Uuid | KeyType::Bigint)
     }
 
-    /// Returns the oid of the function that compares two keys of the index for equality.
+    /// Returns the OID of the function that compares two keys of the index for equality.
     #[inline(always)]
     pub fn equality(self) -> u32 {
         match self {
@@ -109,8 +109,8 @@ impl KeyType {
         }
     }
 
-    /// Returns the canonical text of a key that a user's expression computed. Returns None for a text that is not a key
-    /// of this type, because no entry can have it.
+    /// Returns the canonical text of a key that a user-defined expression computed. Returns None for a text that is not
+    /// a key of this type, because no entry can have such a key.
     pub fn canonical_if_any(self, key: Text) -> Option<Text> {
         match self.is_text() {
             true => Some(key),
@@ -144,10 +144,10 @@ impl KeyType {
         }
     }
 
-    /// Returns the remainder of the hash partition for a key, with this many partitions, as in `FOR VALUES WITH
-    /// (MODULUS, REMAINDER)` of a table partitioned by this column. `key` is canonical.
+    /// Returns the remainder that selects a key's hash partition, as in `FOR VALUES WITH (MODULUS, REMAINDER)` of a
+    /// table with this many partitions by this column. `key` is canonical.
     ///
-    /// Postgres can never change this function, because it determines the partitions of rows that are on disk.
+    /// Postgres can never change the hash function, because it determines the partitions of rows that are on disk.
     pub fn remainder(self, key: Text, partitions: NonZeroU32) -> i32 {
         let hash = match self {
             KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => pg_sys::F_HASHTEXTEXTENDED,
@@ -165,12 +165,12 @@ impl KeyType {
                 Datum::from(PARTITION_SEED as i64),
             )
         };
-        // For a key of one column, Postgres mixes the column's hash into a 0.
+        // For a key of one column, Postgres combines the column's hash with 0.
         let mixed = (hash.value() as u64).wrapping_add(MIXED_IN);
         (mixed % u64::from(partitions.get())) as i32
     }
 
-    /// Returns whether the column has room for the key's characters.
+    /// Returns whether the column is long enough for the key.
     pub fn has_room_for(self, key: Text) -> bool {
         let KeyType::Limited(most) = self else {
             return true;

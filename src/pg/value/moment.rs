@@ -1,8 +1,9 @@
 //! The forms in which a column stores a deadline: a timestamptz, or a Unix time in seconds or milliseconds.
 //!
-//! Both SQL and direct writes store deadlines, and they must agree: the rules here for a datum are the rules of
-//! `model::dialect` for SQL. A Unix time that is NULL, zero or negative means "never", as in tables of other programs.
-//! In a column that is NOT NULL, "never" is 0, or for a timestamptz the last day of the year 9999.
+//! Both SQL statements and direct writes store deadlines, and must store them in the same form: the rules for datums in
+//! this file equal the rules for SQL in `model::dialect`. A Unix time that is NULL, zero or negative means "never", as
+//! in tables of other programs. In a column that is NOT NULL, "never" is 0, or for a timestamptz the last day of the
+//! year 9999.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -34,19 +35,19 @@ pub enum Width {
 /// 9999-12-31 00:00:00 UTC in seconds since 1970. This and later times mean "never".
 pub const NEVER: i64 = 253_402_214_400;
 
-/// Returns the microseconds of a unit; a second has `per_second` units.
+/// Returns the microseconds of a unit of which a second has `per_second`.
 #[inline(always)]
 pub fn unit(per_second: i32) -> i64 {
     MICROS.checked_div(per_second.into()).unwrap_or(MICROS)
 }
 
-/// 2000-01-01, where timestamps begin, in seconds since 1970.
+/// 2000-01-01, from which Postgres counts timestamps, in seconds since 1970.
 const EPOCH: i64 = 946_684_800;
 const MICROS: i64 = 1_000_000;
 
 impl DeadlineKind {
-    /// Returns the kind of a column of this type, in this unit: none, `s` or `ms`. Returns None if type and unit do not
-    /// fit.
+    /// Returns the kind of a column of this type with this unit, which is None, `s` or `ms`. Returns None if the type
+    /// and the unit do not fit.
     pub fn of(type_oid: Oid, unit: Option<&[u8]>) -> Option<DeadlineKind> {
         let width = match type_oid {
             pg_sys::INT4OID => Some(Width::Integer),
@@ -70,7 +71,7 @@ impl DeadlineKind {
         }
     }
 
-    /// Returns the oid of the column's type.
+    /// Returns the OID of the column's type.
     #[inline(always)]
     pub fn oid(self) -> Oid {
         match self {
@@ -97,8 +98,8 @@ pub fn to_unix_time(moment: Timestamp, unit: i64) -> i64 {
     micros.checked_div_euclid(unit).unwrap_or(0)
 }
 
-// Callers use `read` and `write` inside of `unguarded::guarded`, where no code may panic, so this code uses no checked
-// arithmetic.
+// Callers use `read` and `write` inside `unguarded::guarded`, where no code may panic, so this code uses arithmetic
+// that cannot panic.
 impl DeadlineForm {
     /// The form in a table that `cache_create` creates.
     pub const OWN: DeadlineForm = DeadlineForm {
@@ -125,13 +126,13 @@ impl DeadlineForm {
         of_unix_time(number, unit)
     }
 
-    /// Returns the deadline that a reader finds after a write of this deadline.
+    /// Returns the deadline that a reader finds after this deadline was written.
     pub fn rounded(self, deadline: Option<Timestamp>) -> Option<Timestamp> {
         self.write(deadline).and_then(|datum| self.read(datum))
     }
 
-    /// Returns the datum for a deadline; None is NULL. Rounds a Unix time up; a time that is too large for the integer
-    /// becomes its maximum.
+    /// Returns the datum for a deadline; None means NULL. Rounds a Unix time up; a time that does not fit the integer
+    /// becomes the integer's maximum.
     #[inline(always)]
     pub fn write(self, deadline: Option<Timestamp>) -> Option<Datum> {
         let unit = match self.kind {

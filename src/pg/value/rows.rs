@@ -1,7 +1,8 @@
-//! Returns the rows of a set-returning function one by one, so that a result may be larger than memory.
+//! The results of functions that return rows: a set that is built row by row, so that it may be larger than memory, a
+//! set that is returned at once, and a single row.
 //!
-//! The rows go into a tuplestore, which moves to disk when it exceeds work_mem. The memory of each row is freed before
-//! the next row is built.
+//! The rows of a set go into a tuplestore, which moves to disk when it exceeds work_mem. The memory of each row is
+//! freed before the next row is built.
 
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -17,16 +18,16 @@ pub type Row<const N: usize> = [Typed; N];
 /// A function that makes the rows, one after the other.
 type Produce<const N: usize> = Box<dyn FnOnce(&mut Sink<N>) -> Result<(), Error>>;
 
-/// A result that builds each row when it returns it.
+/// The result of a set-returning function, whose rows are built one after the other.
 pub struct Stream<const N: usize> {
     options: u32,
     produce: Produce<N>,
 }
 
 impl<const N: usize> Stream<N> {
-    /// Makes a stream for a function that declares its columns. `produce` takes the locks. The tuplestore is created
-    /// before `produce` runs, so its file belongs to the call, and not to a scope of locks, which ends before Postgres
-    /// reads the file.
+    /// Makes a stream for a function that declares its columns. The tuplestore is created before `produce` runs and
+    /// takes locks. So the tuplestore's file belongs to the call, and not to the resource owner of the locks, which
+    /// ends before Postgres reads the file.
     pub fn new(produce: impl FnOnce(&mut Sink<N>) -> Result<(), Error> + 'static) -> Stream<N> {
         Stream {
             options: 0,
@@ -36,8 +37,7 @@ impl<const N: usize> Stream<N> {
 }
 
 impl Stream<1> {
-    /// Makes a stream for a function that declares one column: in SQL it returns values instead of rows, and only the
-    /// query names their type.
+    /// Makes a stream for a function that in SQL returns a set of scalar values. Only the query determines their type.
     pub fn of_scalars(
         produce: impl FnOnce(&mut Sink<1>) -> Result<(), Error> + 'static,
     ) -> Stream<1> {
@@ -131,8 +131,8 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Adds the row of `make`, if it returns one, to the result, and frees the row's memory. Raises 42804 if a column
-    /// has another type than the query names.
+    /// Adds the row that `make` returns, if any, to the result, and frees the row's memory. Raises 42804 if the type of
+    /// a column differs from the type that the query names.
     pub fn row(&mut self, make: impl FnOnce() -> Option<Row<N>>) {
         // SAFETY: the scratch context lives until `close`, and nothing in it is used after the
         // reset. tuplestore_putvalues copies as many columns as the descriptor has, which are N.
@@ -186,7 +186,7 @@ unsafe impl<const N: usize> BoxRet for OutRow<N> {
     }
 }
 
-/// An array of texts, for a function that declares one; None is NULL.
+/// The result of a function that returns an array of texts; None means NULL.
 pub struct Texts(pub Option<Vec<Text>>);
 
 // SAFETY: the SQL declaration returns an array of texts; a test compares it with this type.

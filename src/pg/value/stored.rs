@@ -1,10 +1,10 @@
 //! A value as caches store it, together with its type; and an [`Entry`]: a value with its deadline.
 //!
-//! A datum must reach a table, the hot tier or a caller only as the type with which it was made. Otherwise code would
-//! read bytes of one type as another type. The session's knowledge of a table does not suffice, because a loader, a
-//! trigger or another session may have changed the type of its column since. So a value carries its own type, and each
-//! consumer checks it: a statement for its parameters ([`crate::pg::value::typed`]), a direct write against the
-//! column's present type (`table::write`), and the hot tier against the cache's type.
+//! A table, the hot tier or a caller must receive a datum only as the type with which the datum was made; otherwise
+//! code would read the bytes of one type as another type. The type that the session last saw in a table's column does
+//! not suffice, because a loader, a trigger or another session may have changed it since. So a value carries its type,
+//! and each consumer checks it: a statement for its parameters ([`crate::pg::value::typed`]), a direct write against
+//! the column's present type (`table::write`), and the hot tier against the cache's type.
 //!
 //! A value comes from one of three sources: an argument or a conversion, a row whose descriptor names the type, or the
 //! hot tier, which stores the type with the bytes.
@@ -50,8 +50,8 @@ impl Stored {
         }
     }
 
-    /// Makes a value from the first `length` bytes of this room, which are a copy of [`Stored::bytes`]. `kind` is the
-    /// kind that was stored with the bytes.
+    /// Makes a value from the first `length` bytes of this room, which are a copy of earlier [`Stored::bytes`]. `kind`
+    /// was stored with the bytes.
     #[inline]
     pub fn kept(room: Room, length: usize, kind: Kind) -> Stored {
         Stored {
@@ -84,7 +84,7 @@ impl Stored {
         varlena_bytes(self.datum)
     }
 
-    /// Returns the value if it has this type; otherwise an error, because the cache's definition has changed.
+    /// Returns the value if it has this type; otherwise an error that says that the cache's definition has changed.
     #[inline]
     pub fn wanted(self, value_type: ValueType) -> Result<Stored, Error> {
         match self.value_type == value_type {
@@ -99,7 +99,7 @@ impl Stored {
 pub struct Kind(ValueType);
 
 impl Kind {
-    /// Returns the kind with this number; None if the number stands for no type.
+    /// Returns the kind with this number; None if no type has the number.
     #[inline]
     pub fn of(number: u8) -> Option<Kind> {
         [ValueType::Text, ValueType::Json, ValueType::Bytes]
@@ -114,7 +114,7 @@ impl Kind {
     }
 }
 
-/// Raises an error: the definition has changed since the statement was prepared.
+/// Raises the error that the definition has changed since the statement was prepared.
 #[cold]
 pub(in crate::pg) fn refuse() -> ! {
     loop {

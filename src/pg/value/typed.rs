@@ -1,8 +1,8 @@
 //! Datums with their types: the parameters of a statement, and the result columns of a function.
 //!
-//! Treating a datum as another type would read arbitrary memory. So a plan compares the types of its arguments with its
-//! parameters' types, and a result compares the types of its columns with the types in the query or in the function's
-//! declaration.
+//! Code that treated a datum as another type would read arbitrary memory. So a plan compares the types of its arguments
+//! with its parameters' types, and a result compares the types of its columns with the types in the query or in the
+//! function's declaration.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -49,12 +49,12 @@ impl Typed {
         )
     }
 
-    /// Makes a text from bytes. The statement only compares them, so they need not be valid text.
+    /// Makes a text from bytes, which need not be valid text, because the statement only compares them.
     pub fn bound(bytes: &[u8]) -> Typed {
         Typed(Some((new_varlena(bytes), pg_sys::TEXTOID)))
     }
 
-    /// Makes the row address that precedes all rows of a block.
+    /// Makes a row address that precedes all rows of a block.
     pub fn address(block: u32) -> Typed {
         Typed(Some((row_address(block), pg_sys::TIDOID)))
     }
@@ -72,7 +72,8 @@ impl Typed {
         Typed(Some((array, pg_sys::TEXTARRAYOID)))
     }
 
-    /// Makes an array of texts from these bytes. The statement only compares them, so they need not be valid text.
+    /// Makes an array of texts from these bytes, which need not be valid text, because the statement only compares
+    /// them.
     pub fn byte_texts(texts: &[&[u8]]) -> Typed {
         Typed(Some((new_text_array(texts), pg_sys::TEXTARRAYOID)))
     }
@@ -90,7 +91,8 @@ impl Typed {
         Ok(Typed(Some((array, value_type.array_oid()))))
     }
 
-    /// Returns the datum for a parameter or column of this type (None inside is NULL); None if the types do not fit.
+    /// Returns the datum for a parameter or column of this type, where Some(None) means NULL; None if the types do not
+    /// fit.
     #[inline]
     pub(in crate::pg) fn fit(self, place: Oid) -> Option<Option<Datum>> {
         match self.0 {
@@ -100,7 +102,8 @@ impl Typed {
     }
 }
 
-/// Returns whether a parameter of the second type accepts an oid: both types have the same representation.
+/// Returns whether `kind` is oid and `place` is a type with the same representation, so that a parameter of type
+/// `place` accepts the OID.
 fn both_oids(kind: Oid, place: Oid) -> bool {
     kind == pg_sys::OIDOID && matches!(place, pg_sys::REGCLASSOID | pg_sys::REGTYPEOID)
 }
@@ -139,7 +142,7 @@ pub(in crate::pg) unsafe fn types_of<const N: usize>(descriptor: pg_sys::TupleDe
     }
 }
 
-/// Returns a row in Postgres' form; raises 42804 if a column has another type.
+/// Returns a row as arrays of datums and null flags; raises 42804 if a column has another type.
 pub(in crate::pg) fn datums<const N: usize>(
     row: [Typed; N],
     types: &[Oid; N],
@@ -155,7 +158,7 @@ pub(in crate::pg) fn datums<const N: usize>(
     (values, nulls)
 }
 
-/// Raises 42804: a column has another type than the query or the declaration names.
+/// Raises 42804, because a column's type differs from the type that the query or the declaration names.
 #[cold]
 pub(in crate::pg) fn refuse_columns() -> ! {
     loop {

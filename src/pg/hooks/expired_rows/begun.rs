@@ -1,9 +1,9 @@
-//! Decides once for each statement, when the executor starts it, whether it sees expired rows.
+//! Decides once for each statement, when the executor starts it, whether the statement sees expired rows.
 //!
 //! The decision must not change while the statement runs. A session may read a cursor later, under other settings and
-//! as another role: the caller of a SECURITY DEFINER function may read a cursor that the function opened. So a callback
-//! in the statement's memory context marks a statement that sees expired rows. The mark disappears with the context,
-//! however the statement ends. All other statements have no mark and no cost.
+//! as another role; for example, the caller of a SECURITY DEFINER function may read a cursor that the function opened.
+//! So a statement that sees expired rows is marked by a callback in its memory context. The mark disappears with the
+//! context, however the statement ends. Other statements have no mark and cost nothing.
 //!
 //! An expression finds the mark through the memory context in which it is evaluated, which is a descendant of the
 //! statement's context.
@@ -17,24 +17,24 @@ use pgrx::pg_sys::{self, MemoryContext};
 use crate::pg::memory::unguarded;
 use crate::pg::version;
 
-/// `pgcache.show_expired`. Off: expired rows are hidden.
+/// The setting `pgcache.show_expired`. While it is off, expired rows are hidden.
 pub static SHOW_EXPIRED: GucSetting<bool> = GucSetting::<bool>::new(false);
 
-/// Returns whether `pgcache.show_expired` is on and applies to a statement that begins now. It applies only outside of
-/// SECURITY DEFINER functions. A SECURITY DEFINER function may check whether a session of its application still exists,
-/// and its result must not depend on its caller's setting.
+/// Returns whether `pgcache.show_expired` is on and applies to a statement that begins now. It does not apply inside
+/// SECURITY DEFINER functions: such a function may check, for example, whether a session of its application still
+/// exists, and its caller must not be able to change the result by a setting.
 pub fn shows_expired() -> bool {
     // SAFETY: reads variables of this process.
     SHOW_EXPIRED.get() && !unsafe { pg_sys::InLocalUserIdChange() }
 }
 
 unsafe extern "C-unwind" {
-    // Reads a variable of the process and raises nothing.
+    // Reads a variable of the process and raises no error.
     fn InNoForceRLSOperation() -> bool;
 }
 
-/// The name of a statement's memory context, and of the context in which Postgres evaluates one row of it again
-/// after waiting for a lock.
+/// The name of a statement's memory context. The context in which Postgres evaluates a row again, after a wait for the
+/// row's lock, has the same name.
 const STATEMENT: &CStr = c"ExecutorState";
 
 /// The address of this variable identifies pgcache's callback.
@@ -51,9 +51,10 @@ pub fn register() {
     unsafe { version::on_statements(begun, may_be_parallel) };
 }
 
-/// Returns whether a statement that begins now sees expired rows: in a session that shows them, and in the queries of
-/// referential integrity. Deleting a parent row must also delete its expired children; otherwise a dump, which contains
-/// them, could not be restored. Postgres sets `InNoForceRLSOperation` for these queries only.
+/// Returns whether a statement that begins now sees expired rows. It does if the session shows them, or if it is a
+/// query of Postgres' referential integrity, the only kind of query for which Postgres sets `InNoForceRLSOperation`.
+/// Deleting a parent row must also delete its expired children; otherwise a dump, which contains the children, could
+/// not be restored.
 fn would_see_all() -> bool {
     // SAFETY: as declared above.
     shows_expired() || unsafe { InNoForceRLSOperation() }
@@ -66,7 +67,7 @@ unsafe fn begun(query: *mut pg_sys::QueryDesc) {
         return;
     }
     // SAFETY: by the caller's contract: the statement has its state, unless the hook of another library began it
-    // without one. The callback lies in the memory context at whose end Postgres calls it, as Postgres advises.
+    // without one. The callback is allocated in the memory context at whose end Postgres calls it, as Postgres advises.
     unsafe {
         let state = (*query).estate;
         if !state.is_null() {
@@ -82,11 +83,11 @@ unsafe fn begun(query: *mut pg_sys::QueryDesc) {
     }
 }
 
-/// Does nothing: the presence of the callback is the mark.
+/// Does nothing, because the presence of the callback is the mark.
 unsafe extern "C-unwind" fn nothing(_: *mut std::ffi::c_void) {}
 
-/// Returns whether a statement may use parallel workers. It may do so only if a worker reaches the same decision: each
-/// worker begins the statement again and decides by the settings at that time.
+/// Returns whether a statement may use parallel workers. It may only if the workers would reach the same decision,
+/// because each worker begins the statement again and decides by the settings at that time.
 ///
 /// # Safety
 /// The statement has begun.
@@ -109,7 +110,7 @@ pub fn sees_all() -> bool {
 /// # Safety
 /// The memory context exists.
 unsafe fn is_below_mark(mut context: MemoryContext) -> bool {
-    // SAFETY: the contexts above an existing one exist too. A row that is evaluated again has a statement context
+    // SAFETY: the ancestors of an existing context exist, too. A row that is evaluated again has a statement context
     // directly below that of its statement; the statements of a function have other contexts in between.
     unsafe {
         while !context.is_null() {

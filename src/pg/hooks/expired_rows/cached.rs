@@ -1,4 +1,4 @@
-//! Finds out whether a relation of a query is a cache, for the planner hooks.
+//! Tells the planner hooks whether a relation of a query is a cache.
 //!
 //! This runs for every relation of every query, so it must be cheap: it reads only the relation's entry in the
 //! relcache, which Postgres keeps up to date. A cache has a trigger that calls `pgcache.record()`; an attached table
@@ -20,9 +20,9 @@ use crate::pg::version;
 
 /// The aliases of a cache's table in pgcache's own statements, which see its expired rows.
 ///
-/// The alias is a mark in the statement's text. A flag of the session would also apply to triggers that the statement
-/// fires and to other plans that Postgres makes during the statement, and would not reach parallel workers. A user who
-/// writes the alias into a query sees no more than `pgcache.show_expired` shows.
+/// The alias marks the statement in its text. A flag of the session instead would also apply to triggers that the
+/// statement fires and to other plans that Postgres makes during the statement, and would not reach parallel workers. A
+/// user who writes the alias into a query sees no more than `pgcache.show_expired` shows.
 const OWN: [&CStr; 2] = [c"pgcache_c", c"pgcache_e"];
 
 /// The function `int8(int4)`, which the condition uses to convert an integer Unix time to bigint.
@@ -38,7 +38,7 @@ pub struct Cached {
     /// The column of the deadlines, and the type of its values.
     pub deadline: Column,
     pub kind: DeadlineKind,
-    /// The column of the keys, if it can hold keys.
+    /// The column of the keys; None if its type cannot hold keys.
     pub key: Option<Column>,
 }
 
@@ -80,8 +80,8 @@ impl Column {
     }
 }
 
-/// The functions of pgcache in this database. A missing function is InvalidOid, as in a database whose version of the
-/// extension is older than the function.
+/// pgcache's functions in this database. A function is InvalidOid if it does not exist, for example because the
+/// database has an older version of the extension.
 #[derive(Clone, Copy)]
 struct Known {
     record: Oid,
@@ -112,10 +112,11 @@ fn known() -> Known {
     known
 }
 
-/// Returns the relation as a cache; None for any other relation. The relation is locked.
+/// Returns the columns and functions for a relation that is a cache; None for any other relation. The caller has locked
+/// the relation.
 ///
 /// # Safety
-/// Called in frames with nothing to drop, from C or inside of `unguarded::guarded`.
+/// Called in frames with nothing to drop, from C or inside `unguarded::guarded`.
 pub unsafe fn cached(relation: Oid) -> Option<Cached> {
     // SAFETY: the relcache returns an entry or NULL, and keeps it until it is closed. An error before the close jumps
     // over frames with nothing to drop; the abort closes the entry.
@@ -133,8 +134,8 @@ pub unsafe fn cached(relation: Oid) -> Option<Cached> {
     }
 }
 
-/// Returns whether the relation has a user-defined trigger, in contrast to Postgres' own, such as the triggers of
-/// foreign keys.
+/// Returns whether the relation has a user-defined trigger. Postgres' own triggers, such as those of foreign keys, do
+/// not count.
 ///
 /// # Safety
 /// `relation` is open.
@@ -167,7 +168,7 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
         if !is_cache {
             return None;
         }
-        // The code below reads catalogs, so it no longer uses the list of triggers.
+        // The code below must not use the list of triggers, because it reads catalogs, which may rebuild the list.
         let columns = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
         let Some(marked) = columns::marked(relation) else {
             let named = |name: &CStr, kind: Oid| {
@@ -204,7 +205,7 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
     }
 }
 
-/// Returns whether this is the column of this name and type. Rejects a virtual column, because the planner has already
+/// Returns whether a column has this name and type. Returns false for a virtual column, because the planner has already
 /// replaced it by its expression.
 fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
     // SAFETY: a column's name ends with a NUL byte.
@@ -215,10 +216,10 @@ fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
         && !version::is_virtual(column)
 }
 
-/// Returns whether an entry of a range table is a table in one of pgcache's own statements.
+/// Returns whether a range table entry has one of the aliases in `OWN`.
 ///
 /// # Safety
-/// The entry is one of a query.
+/// The entry belongs to a query's range table.
 pub unsafe fn is_own(entry: *const pg_sys::RangeTblEntry) -> bool {
     // SAFETY: an alias that is not NULL has a name.
     unsafe {

@@ -1,16 +1,16 @@
 //! Makes COPY into a cache replace expired rows, as INSERT does.
 //!
-//! Postgres does not plan COPY, so the planner hook cannot change it. But COPY evaluates its WHERE condition before it
-//! adds a row to a batch. So this module adds `pgcache.renew_copied(key, cache)` at the end of the WHERE condition.
-//! Rows that the statement's own condition excludes replace nothing, and COPY still writes in batches.
+//! Postgres does not plan COPY, so the planner hook cannot change it. But COPY evaluates its WHERE condition for each
+//! row before it adds the row to a batch. So this module appends a call of `pgcache.renew_copied(key, cache)` to the
+//! condition. Rows that the statement's own condition excludes replace nothing, and COPY still writes in batches.
 //!
 //! A table that is empty when COPY begins, as in a restore, has no expired rows, so COPY runs unchanged.
 //!
 //! An expired row may block a later row of the same COPY, and no lookup finds the expired row while it waits in a
-//! batch. So `twice` holds back each row whose key came before with an expired deadline, and inserts the row at the
-//! end.
+//! batch. So the module `twice` holds back each row whose key came earlier with an expired deadline, and inserts the
+//! row at the end.
 //!
-//! Called by `utility`.
+//! The module `utility` calls this one.
 
 use std::ffi::{CStr, c_int};
 
@@ -36,11 +36,11 @@ pub struct Renewing {
     table: Oid,
 }
 
-/// Begins a statement. Returns None if no expired row can be in its way: the statement then runs unchanged, and the
-/// caller does not call [`end`].
+/// Begins a statement. Returns None if the statement is not a COPY into a cache, or if no expired row can block it; the
+/// caller then runs the statement unchanged and does not call [`end`].
 ///
 /// # Safety
-/// The statement is a utility statement. In a frame that holds nothing to drop, called from C.
+/// The statement is a utility statement. The caller's frame holds nothing to drop, and C calls it.
 pub unsafe fn begin(given: *mut pg_sys::PlannedStmt) -> Option<Renewing> {
     // SAFETY: by the caller's contract.
     unsafe {
@@ -60,7 +60,8 @@ pub unsafe fn begin(given: *mut pg_sys::PlannedStmt) -> Option<Renewing> {
     }
 }
 
-/// Ends a statement that raised no error. Adds the number of rows that were held back to the statement's row count.
+/// Ends a statement that raised no error: inserts the rows that were held back, and adds their number to the
+/// statement's row count.
 ///
 /// # Safety
 /// The caller's frame holds nothing to drop, and C calls it. `completion` is NULL or the statement's.
@@ -91,15 +92,15 @@ unsafe fn is_copy_from(node: *const pg_sys::Node) -> bool {
 }
 
 /// Returns a copy of the statement that also replaces expired rows, its table, and the number that `twice` gave it.
-/// Returns None if the statement need not replace any.
+/// Returns None if the statement need not replace any row.
 ///
 /// # Safety
 /// The statement is COPY of a table FROM somewhere.
 unsafe fn renewing(
     former: *mut pg_sys::PlannedStmt,
 ) -> Option<(*mut pg_sys::PlannedStmt, Oid, i32)> {
-    // SAFETY: by the caller's contract. Before it reads the table, this takes the lock that COPY takes next, by the
-    // same name. Only a copy of the statement changes, because the statement may be kept.
+    // SAFETY: by the caller's contract. Before this function reads the table, it takes the lock that COPY takes next,
+    // by the same name. Only a copy of the statement changes, because the statement may be kept.
     unsafe {
         let copy: *mut pg_sys::CopyStmt = (*former).utilityStmt.cast();
         let table = pg_sys::RangeVarGetRelidExtended(
@@ -125,8 +126,8 @@ unsafe fn renewing(
         let statement: *mut pg_sys::PlannedStmt =
             pg_sys::copyObjectImpl(former.cast_const().cast()).cast();
         let copy: *mut pg_sys::CopyStmt = (*statement).utilityStmt.cast();
-        // COPY looks up the name again, and could find another table that was just created in a schema earlier on the
-        // search path. So the copied statement names the schema.
+        // COPY looks up the name again. Without a schema it could find another table, which was just created in a
+        // schema earlier on the search path.
         let (schema, name) = (
             pg_sys::get_namespace_name(pg_sys::get_rel_namespace(table)),
             pg_sys::get_rel_name(table),
@@ -165,10 +166,10 @@ unsafe fn is_empty(table: Oid) -> bool {
     }
 }
 
-/// Makes `condition AND other`, in the form in which the parser passes it to the analysis.
+/// Makes `condition AND other`, as the parser would pass it to parse analysis.
 ///
 /// # Safety
-/// The condition is NULL or has not been analysed, nor has the other.
+/// Each argument has not been analysed; the condition may be NULL.
 unsafe fn and(condition: *mut pg_sys::Node, other: *mut pg_sys::Node) -> *mut pg_sys::Node {
     if condition.is_null() {
         return other;
@@ -183,9 +184,8 @@ unsafe fn and(condition: *mut pg_sys::Node, other: *mut pg_sys::Node) -> *mut pg
 
 /// Makes `pgcache.renew_copied(key, cache)`.
 ///
-/// The key is a variable that is already analysed, which the analysis accepts. A column name would require the right
-/// to read the column, which a role that may insert need not have. The executor compares the variable's type with the
-/// column's.
+/// The key is an analysed variable, which parse analysis accepts. A column name would require SELECT on the column,
+/// which a role that may insert need not have. The executor compares the variable's type with the column's.
 ///
 /// # Safety
 /// The key is a column of the table.
@@ -199,11 +199,11 @@ unsafe fn renewed(key: Column, cache: Oid) -> *mut pg_sys::Node {
     }
 }
 
-/// Makes `pgcache.copied_first(key, copy, pgcache.live(deadline)) OR pgcache.copied_again(row, copy)`, so that COPY
-/// builds the row only to hold it back.
+/// Makes `pgcache.copied_first(key, copy, pgcache.live(deadline)) OR pgcache.copied_again(row, copy)`. Because of the
+/// OR, COPY builds the whole row only if the row is held back.
 ///
 /// # Safety
-/// Both are columns of the table.
+/// `found` describes the table, and `key` is a column of it.
 unsafe fn held_back(found: Cached, key: Column, table: Oid, copy: i32) -> *mut pg_sys::Node {
     // SAFETY: as in `renewed`; a whole row has the type of its table, and the column number 0.
     unsafe {

@@ -1,7 +1,7 @@
 //! The SQL functions `pgcache.live(expires_at)` and `pgcache.live_unix(deadline, per_second)`, which return whether
 //! plain SQL sees a row with this deadline, and their selectivity for the planner.
 //!
-//! The functions are C-level functions without pgrx's wrapper, because the first two run for each row of each scan.
+//! They are C functions without pgrx's wrapper, because `live` and `live_unix` run for each row of each scan.
 
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
@@ -32,8 +32,8 @@ pub extern "C" fn pg_finfo_live_unix_wrapper() -> *const pg_sys::Pg_finfo_record
     &V1
 }
 
-/// `pgcache.live(timestamptz) -> boolean`, STABLE. Reads the clock once for each call site in a plan: reading it for
-/// each row would double the time of an index range scan.
+/// `pgcache.live(timestamptz) -> boolean`, STABLE. Returns whether the deadline has not passed. Reads the clock once
+/// for each call site in a plan, because reading it for each row would double the time of an index range scan.
 ///
 /// Never fails and never allocates: it stores the first live deadline in the pointer that Postgres reserves for each
 /// call site.
@@ -52,8 +52,8 @@ pub unsafe extern "C-unwind" fn live_wrapper(call: pg_sys::FunctionCallInfo) -> 
     }
 }
 
-/// `pgcache.live_unix(deadline bigint, per_second integer) -> boolean`, STABLE: the same for a Unix time with
-/// `per_second` units in a second. 0, a negative number and NULL mean that the row never expires.
+/// `pgcache.live_unix(deadline bigint, per_second integer) -> boolean`, STABLE. Does the same as `live` for a Unix time
+/// with `per_second` units in a second. 0, a negative number and NULL mean that the row never expires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn live_unix_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     // SAFETY: the same as in `live_wrapper`, with two arguments.
@@ -73,7 +73,7 @@ pub unsafe extern "C-unwind" fn live_unix_wrapper(call: pg_sys::FunctionCallInfo
     }
 }
 
-/// Returns the first live deadline, computed once for each call site in a plan.
+/// Returns the earliest live deadline, computed once for each call site in a plan.
 ///
 /// # Safety
 /// `function` is the FmgrInfo of a call of `live` or `live_unix`, or NULL.
@@ -96,7 +96,7 @@ unsafe fn first_live_for(function: *mut pg_sys::FmgrInfo) -> Timestamp {
     }
 }
 
-/// Returns the first deadline that counts as live, the microsecond after now; never 0.
+/// Returns the earliest deadline that counts as live, the microsecond after now; never 0.
 ///
 /// In a statement that sees expired rows every deadline is live. The executor decides this when the statement begins;
 /// the planner cannot, because sessions keep plans.
@@ -106,7 +106,7 @@ fn first_live() -> Timestamp {
         || (fault::on(Fault::ShownByFetch) && begun::shows_expired());
     match all {
         true => Timestamp::MIN,
-        // 0 means "not computed yet"; a microsecond on 2000-01-01 does not matter.
+        // 0 means "not computed yet", so the result is at least 1: on 2000-01-01 a microsecond does not matter.
         false => (clock::now() + 1).max(1),
     }
 }
@@ -120,7 +120,7 @@ const INTEGER_MORE: pg_sys::Oid = pg_sys::Oid::from_u32(76);
 
 /// The smallest share of live rows that the planner assumes. Statistics describe the deadlines at the time of ANALYZE.
 /// If entries live for a minute, an hour-old histogram says that all deadlines have passed, although the table is full
-/// of live rows. An estimate that is too low costs more than one that is too high.
+/// of live rows. Too low an estimate costs more than one that is too high.
 const LEAST: f64 = 0.25;
 
 /// `pgcache.live_support(internal) -> internal`: estimates the share of live rows.
@@ -172,14 +172,14 @@ unsafe fn share_of_live(request: *mut pg_sys::SupportRequestSelectivity) -> f64 
     }
 }
 
-/// Returns the deadline column, the operator for later deadlines, and the constant for the present moment.
+/// Returns the deadline column, the operator that compares it, and a constant for the current time.
 ///
 /// # Safety
 /// `arguments` are the arguments of a call of `live` or `live_unix`.
 unsafe fn compared(
     arguments: Vec<*mut pg_sys::Node>,
 ) -> (*mut pg_sys::Node, pg_sys::Oid, *mut pg_sys::Const) {
-    // SAFETY: nodes are read only after their tag; new ones lie in the planner's memory.
+    // SAFETY: nodes are read only after their tag; new nodes are in the planner's memory.
     unsafe {
         let constant = |kind, now: i64| {
             let none = pg_sys::InvalidOid;

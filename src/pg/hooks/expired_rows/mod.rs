@@ -5,7 +5,7 @@
 //! with this key.
 //!
 //! Postgres does not plan COPY of a table to a client, ANALYZE and table rewrites, so they see all rows. pgcache's own
-//! statements see all rows, too; the aliases in their text identify them: see `OWN` in `cached.rs`.
+//! statements see all rows, too; they are identified by the aliases in their text (`OWN` in `cached.rs`).
 
 pub mod begun;
 mod cached;
@@ -26,8 +26,8 @@ use crate::pg::shmem::tier;
 /// Whether the server loads the library for all of its sessions. Set before any session exists.
 static PRELOADED: AtomicBool = AtomicBool::new(false);
 
-/// Returns the reason why plain SQL in this session may see expired rows of a cache; None if plain SQL sees none. Other
-/// sessions may differ in `session_preload_libraries`.
+/// Returns the reason why plain SQL in this session may see expired rows of a cache; None if it sees none. The answer
+/// holds for this session only, because other sessions may have another `session_preload_libraries`.
 pub fn why_not(cache: Oid) -> Option<&'static str> {
     if relation::has_virtual_column(cache, own::COLUMNS.oid()) {
         return Some("the deadline column is a virtual generated column");
@@ -42,14 +42,14 @@ pub fn why_not(cache: Oid) -> Option<&'static str> {
 }
 
 /// Installs the hooks into the planner; called once while the library is loaded. If the library is loaded in the middle
-/// of a session, the session's kept plans lack the condition, so this makes Postgres plan them again.
+/// of a session, the session's cached plans lack the condition, so `register` makes Postgres plan them again.
 pub fn register(preloading: bool) {
     begun::register();
     scans::register();
     writes::register();
     PRELOADED.store(preloading, Ordering::Relaxed);
     if !preloading {
-        // SAFETY: the call only flags the kept plans; a running plan ends unchanged.
+        // SAFETY: the call only flags the cached plans; a running plan ends unchanged.
         unsafe { pg_sys::ResetPlanCache() };
     }
 }

@@ -35,10 +35,11 @@ pub extern "C" fn pg_finfo_renew_row_wrapper() -> *const pg_sys::Pg_finfo_record
     &V1
 }
 
-/// `pgcache.renew(key text, cache regclass, former text) -> text`, VOLATILE. Returns the key. Acts only where the
-/// planner's hook put the call, because a role that calls the function by name may hold no right on the cache. Does
-/// nothing in a session that shows expired rows, because its writes see them, too. Does nothing for a row that keeps
-/// its key, `former`: the row itself may expire at this moment, and its removal would make the statement fail.
+/// `pgcache.renew(key text, cache regclass, former text) -> text`, VOLATILE. Returns the key, and has an expired row
+/// with this key removed. Acts only if the planner hook made the call, because a role that calls the function by name
+/// may hold no right on the cache. Does nothing in a session that shows expired rows, because its writes see them, too.
+/// Does nothing if the key equals `former`, the key that the updated row already has: the row itself may expire at this
+/// moment, and its removal would make the statement fail.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -57,10 +58,10 @@ pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) ->
     }
 }
 
-/// `pgcache.renew_copied(key text, cache regclass) -> boolean`: the counterpart of `renew` at the end of COPY's
-/// condition (`copied`); returns true. The function is declared STABLE although it removes a row. COPY does not batch
-/// with a volatile condition, because a volatile condition might look for rows that wait in the batch. This condition
-/// need not see waiting rows: in any case, the unique index refuses a key that comes twice in a COPY.
+/// `pgcache.renew_copied(key text, cache regclass) -> boolean`. The counterpart of `renew` at the end of COPY's
+/// condition (module `copied`). Returns true. The function is declared STABLE although it removes a row. COPY does not
+/// batch with a volatile condition, because a volatile condition might look for rows that wait in the batch. This
+/// condition need not see rows in the batch, because the unique index refuses a key that comes twice in a COPY anyway.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -73,9 +74,8 @@ pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallI
     }
 }
 
-/// `pgcache.renew_row()`, a trigger BEFORE each row of a cache that is a partition of a plain table. Replaces expired
-/// rows for statements that write through the plain table, because such a statement does not show which partition
-/// receives a row.
+/// `pgcache.renew_row()`, a BEFORE ROW trigger of a cache that is a partition of a plain table. Replaces expired rows
+/// for statements that write to the plain table, because the planner hook cannot know which partition receives a row.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_row_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {

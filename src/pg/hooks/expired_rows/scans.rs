@@ -1,9 +1,9 @@
 //! Adds the condition that hides expired rows to each scan of a cache, while the planner gathers information about
 //! the relation.
 //!
-//! The condition must not let a role see past row-level security, and must not keep a query from using indexes.
-//! Postgres evaluates clauses in the order of their security levels, so the place of the condition depends on the
-//! relation:
+//! The condition must neither run before row-level security policies, which could leak rows, nor keep a query from
+//! using indexes. Postgres evaluates clauses in the order of their security levels, so this module adds the condition
+//! in a different place for each kind of relation:
 //!
 //! - a base relation: the condition has the level of the query's own conditions;
 //! - a member of an append: the condition goes into the first list of `securityQuals`, beside the first policy and
@@ -19,12 +19,12 @@ use crate::pg::version;
 
 /// Installs the hook into the planner.
 pub fn register() {
-    // SAFETY: called once while the library is loaded; code that raises has a guard of its own.
+    // SAFETY: called once while the library is loaded; code that raises has its own guard.
     unsafe { version::on_each_relation(at_relation) };
 }
 
 /// Adds the condition if the relation is a cache. The planner calls this for each relation of a query. For other
-/// relations it returns before pgrx's guard, because the guard would cost more than the rest.
+/// relations it returns before pgrx's guard, because the guard would cost more than the rest of the function.
 ///
 /// # Safety
 /// The arguments are the planner's own.
@@ -70,7 +70,7 @@ unsafe fn entry_of(root: *mut pg_sys::PlannerInfo, relid: Index) -> *mut pg_sys:
 /// statements.
 ///
 /// From Postgres 19 on the planner removes a needless join of a table with itself from the query's tree, and builds the
-/// remaining relations again. The condition on the removed side would be lost.
+/// remaining relations again. If only the removed side had the condition, the condition would be lost.
 ///
 /// # Safety
 /// `relid` is the number of a relation of the query.
@@ -117,7 +117,8 @@ unsafe fn stands_in(node: *mut pg_sys::Node, number: i32) -> bool {
     }
 }
 
-/// Returns whether a relation above this one already has the condition, or belongs to one of pgcache's own statements.
+/// Returns whether an ancestor of this relation already has the condition, or belongs to one of pgcache's own
+/// statements.
 ///
 /// # Safety
 /// `relid` is the number of a member of an append.
@@ -149,7 +150,7 @@ unsafe fn hide_on_base(
     rel: *mut pg_sys::RelOptInfo,
     found: Cached,
 ) {
-    // SAFETY: the nodes lie in the planner's memory, like its own nodes.
+    // SAFETY: the nodes are in the planner's memory, like its own nodes.
     unsafe {
         let level = (*root).qual_security_level;
         let restriction = version::restriction(root, condition((*rel).relid, found), level);
@@ -182,7 +183,7 @@ unsafe fn hide_on_member(
     }
 }
 
-/// Makes `pgcache.live(expires_at)`, or `pgcache.live_unix` for a Unix time, over a relation of the query.
+/// Makes the condition `pgcache.live(expires_at)`, or `pgcache.live_unix` for a Unix time, on a relation of the query.
 ///
 /// # Safety
 /// `relid` is the number of the relation that `found` describes, with columns of these types.

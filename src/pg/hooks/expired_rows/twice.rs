@@ -2,8 +2,8 @@
 //! after COPY ends, an ordinary INSERT stores it and replaces the expired row.
 //!
 //! COPY collects rows in a batch before it writes them, so no lookup finds the earlier row, and the later row would
-//! fail at the unique index (23505). A row is held back only if an expired row with its key precedes it; a dump has no
-//! key twice.
+//! fail at the unique index (23505). A row is held back only if an expired row with its key precedes it in the COPY.
+//! This never happens in a restore, because a dump has no key twice.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -32,7 +32,7 @@ const MOST_KEYS: usize = 1_000_000;
 /// A running COPY.
 struct Copy {
     number: i32,
-    /// Hashes of the keys of its expired rows. If two keys have the same hash, a row is held back needlessly.
+    /// Hashes of the keys of its expired rows. If two keys have the same hash, a row may be held back needlessly.
     expired: HashSet<u64>,
     /// The rows that are held back, in the memory of the transaction or savepoint.
     rows: Vec<Datum>,
@@ -43,8 +43,7 @@ thread_local! {
     static COPIES: ManuallyDrop<RefCell<Vec<Copy>>> = ManuallyDrop::default();
 }
 
-/// Runs `change` on the running COPYs and returns its result; None if called inside of `change`, which pgcache never
-/// does.
+/// Runs `change` on the running COPYs and returns its result; None if called inside `change`, which pgcache never does.
 fn with<R>(change: impl FnOnce(&mut Vec<Copy>) -> R) -> Option<R> {
     COPIES.with(|copies| Some(change(&mut *copies.try_borrow_mut().ok()?)))
 }
@@ -57,14 +56,14 @@ fn of_copy<R>(number: i32, change: impl FnOnce(&mut Copy) -> R) -> Option<R> {
     .flatten()
 }
 
-/// Returns whether the database has the functions, which older versions of the extension lack.
+/// Returns whether the database has `copied_first` and `copied_again`, which older versions of the extension lack.
 pub fn has_functions() -> bool {
     own::COPIED_AGAIN.oid() != pg_sys::InvalidOid
 }
 
-/// Returns whether no row of a COPY into the table may be held back. One reason is a generated column: COPY does not
-/// allow a condition to read a whole row that has one. The other is a rule, which changes the effect of an INSERT while
-/// COPY ignores rules.
+/// Returns whether no row of a COPY into the table may be held back. This is so if the table has a generated column,
+/// because COPY then does not allow a condition to read the whole row; and if it has a rule, because a rule changes the
+/// effect of the later INSERT, while COPY ignores rules.
 ///
 /// # Safety
 /// The table is locked.
@@ -193,7 +192,7 @@ pub extern "C" fn pg_finfo_copied_again_wrapper() -> *const pg_sys::Pg_finfo_rec
 }
 
 /// `pgcache.copied_first(key text, copy integer, is_live boolean) -> boolean`, STABLE: returns false for a key that
-/// came before with an expired deadline. Remembers a key whose deadline has expired..
+/// came before with an expired deadline. Remembers a key whose deadline has passed.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn copied_first_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {

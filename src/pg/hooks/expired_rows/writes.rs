@@ -1,16 +1,16 @@
 //! Makes INSERT, UPDATE and MERGE into a cache replace expired rows.
 //!
-//! `INSERT`, with `ON CONFLICT` or without, finds a conflicting row by the unique index, which ignores deadlines. So it
-//! would raise an error, do nothing, or let expressions read an expired value of an expired row. Therefore the planner
-//! hook passes each key that a statement is about to write through `pgcache.renew(key, cache, former)`, which removes
-//! the expired row with this key and returns the key. The call costs one index lookup for each written row. A trigger
-//! BEFORE each row would cost more, would keep COPY from batching, and would exist even in sessions without the
-//! library.
+//! `INSERT`, with or without `ON CONFLICT`, finds a conflicting row by the unique index, which ignores deadlines. So
+//! without this module an expired row would make it raise an error, do nothing, or let its expressions read the expired
+//! value. Therefore the planner hook passes each key that a statement is about to write through `pgcache.renew(key,
+//! cache, former)`, which removes the expired row with this key and returns the key. The call costs one index lookup
+//! for each written row. A BEFORE ROW trigger would cost more, would keep COPY from batching, and would fire even in
+//! sessions that have not loaded the library.
 //!
-//! A row that is being updated was live when the scan found it. Even if it expires before its update, the update
-//! conflicts with no row under the key that the row already has, `former`.
+//! A row that is being updated was live when the scan found it. It may expire before its update, but must not be
+//! removed then; so `renew` removes nothing if the new key equals `former`, the key that the row already has.
 //!
-//! The hook changes the query before Postgres plans it, so a kept plan contains the call, too.
+//! The hook changes the query before Postgres plans it, so a cached plan contains the call, too.
 
 use std::ffi::{c_char, c_int};
 
@@ -21,17 +21,18 @@ use crate::pg::hooks::expired_rows::cached::{Cached, Column, cached, is_own};
 use crate::pg::memory::pg_list;
 use crate::pg::version::{self, Planning};
 
-/// The location in the statement's text that pgcache gives to its own call. The parser gives no call this location, so
-/// a user cannot remove rows by calling the function in a statement. (Postgres uses -1 for an unknown location.)
+/// The location in the statement's text that pgcache sets in its own call. The parser gives no call this location, so a
+/// user cannot remove rows by calling the function in a statement. (Postgres uses -1 for an unknown location.)
 pub const OURS: c_int = -0x7067;
 
 /// Installs the hook into the planner.
 pub fn register() {
-    // SAFETY: called once while the library is loaded; code that raises has a guard of its own.
+    // SAFETY: called once while the library is loaded; code that raises has its own guard.
     unsafe { version::on_planning(plan) };
 }
 
-/// Changes each statement before Postgres plans it. Has no guard of pgrx, because most statements concern no cache.
+/// Changes each statement before Postgres plans it. Has no pgrx guard, which would cost every statement time, because
+/// most statements concern no cache.
 ///
 /// # Safety
 /// The statement is one that Postgres is about to plan.
@@ -90,7 +91,7 @@ unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
     if distributed::is_known(table) {
         return;
     }
-    // SAFETY: an action of MERGE, and ON CONFLICT DO UPDATE, have the columns that they write in a list of their own.
+    // SAFETY: an action of MERGE and ON CONFLICT DO UPDATE each have their own list of the columns that they write.
     // Nodes are made in the current memory context, which is the query's, and the written expressions may name the
     // target of a statement that changes rows.
     unsafe {
@@ -178,7 +179,7 @@ unsafe fn renew_key(
     }
 }
 
-/// Converts a key to text, in its printed form, which is the form of a key everywhere outside of its table.
+/// Converts a key to its printed form as text, which is the form of a key everywhere outside its table.
 ///
 /// # Safety
 /// The expression has the type of the key column.
@@ -196,7 +197,7 @@ unsafe fn as_text(value: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
     }
 }
 
-/// Converts the text back to the column's type, which an expression for the column must have.
+/// Converts the text back to the type of the key column, because an expression for the column must have this type.
 ///
 /// # Safety
 /// The expression gives the text of a key.
@@ -214,7 +215,7 @@ unsafe fn from_text(text: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
     }
 }
 
-/// The oid of `pg_catalog."default"`, fixed in Postgres' pg_collation.dat.
+/// The OID of `pg_catalog."default"`, fixed in Postgres' pg_collation.dat.
 const DEFAULT_COLLATION: Oid = Oid::from_u32(100);
 
 /// # Safety

@@ -5,20 +5,20 @@
 //! outside of parallel mode ([`possible`]). The caller holds RowExclusiveLock on the table, and records the changed key
 //! itself, because the trigger does not fire.
 //!
-//! Concurrent writers of one key are handled as follows:
+//! These rules make concurrent writers of one key safe:
 //!
 //! - The position of a row comes from an index scan and is a hint. Between the scan and the change, another transaction
-//!   may move, lock or delete the row. The change waits for that transaction, in the same queue as every writer; it
-//!   then fails with TM_Updated or TM_Deleted if the row changed, and the loop starts again.
+//!   may move, lock or delete the row. The change waits for that transaction, in the same queue as every writer. If the
+//!   row has changed, the change then fails with TM_Updated or TM_Deleted, and the loop starts again.
 //! - An empty result of a scan is a hint, too, because a scan can miss a row that moves during it. The speculative
 //!   insertion decides: if the index already has the key, the writer removes the new row, and the loop starts again.
 //! - No other row can take a position between the scan and the change: the active snapshot is older than the scan, and
 //!   VACUUM keeps all rows that were alive at the snapshot.
-//! - No page of the index stays pinned during a wait, because VACUUM would wait, too. Only the table's page that is
-//!   being updated stays pinned, as for any writer.
+//! - No index page stays pinned during a wait, because VACUUM would wait, too. Only the table page that is being
+//!   updated stays pinned, as for any writer.
 //!
-//! This file chooses and repeats the steps. `step` holds the single steps, `writer` the open objects, and `new_row` the
-//! rows to write.
+//! This file chooses and repeats the steps. `step` holds the steps, `writer` the open objects, and `new_row` the rows
+//! to write.
 
 mod new_row;
 mod step;
@@ -47,8 +47,8 @@ pub fn possible() -> bool {
         && unsafe { unguarded::ActiveSnapshotSet() }
 }
 
-/// Inserts or overwrites rows in the given order, and calls `written` with the place of each in the list. Returns false
-/// if the caller must run the statement for all rows; the statement overwrites the rows written so far.
+/// Inserts or overwrites rows in the given order, and calls `written` with the index of each. Returns false if the
+/// caller must run the statement for all rows instead; the statement overwrites the rows written so far.
 pub fn put_all(
     target: &Target,
     rows: impl Iterator<Item = (Text, Entry)>,
@@ -88,8 +88,8 @@ pub fn put_one(target: &Target, key: Text, new: &Entry) -> bool {
     done
 }
 
-/// Removes the row under a key that a statement beginning now would see, whatever its content. Returns the removed
-/// row, or an error if the caller must run the statement instead.
+/// Removes the row under a key that a statement beginning now would see, even if the row has expired. Returns the
+/// removed row, or an error if the caller must run the statement instead.
 pub fn remove(target: &Target, key: Text) -> Result<Option<Entry>, UsePlan> {
     let key = target.key_datum(key);
     // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
@@ -105,9 +105,9 @@ pub fn remove(target: &Target, key: Text) -> Result<Option<Entry>, UsePlan> {
     removed.ok_or(UsePlan)
 }
 
-/// Removes the rows that `search` has found, and calls `removed` with their keys' numbers. If another transaction has
-/// changed a row since the search, looks it up again by its key, which `key_of` returns for its number. Returns false
-/// if the caller must run the statement for all rows; the rows removed so far then no longer exist.
+/// Removes the rows that `search` has found, and calls `removed` with the number of each row's key. If another
+/// transaction has changed a row since the search, looks up the row again by its key, which `key_of` returns for its
+/// number. Returns false if the caller must run the statement for all rows, of which some may already be removed.
 pub fn remove_all(
     target: &Target,
     rows: &[RowPlace],
@@ -152,12 +152,13 @@ pub fn remove_all(
     done
 }
 
-/// Changes the row under a key as `decide` returns for the row, or for None if no row exists. Returns the second part
-/// of the result of `decide`, or an error if the caller must run the statement instead; no row is changed then.
+/// Changes the row under a key. `decide` receives the row, or None if no row exists, and returns the change and an
+/// answer. Returns the answer, or an error if the caller must run the statement instead; in this case no row has
+/// changed.
 ///
-/// With [`Seek::Any`] the row is the one that an insertion would conflict with: the call waits for an uncommitted row,
-/// and locks the row before it calls `decide`. Otherwise the row is the one that a statement beginning now would see.
-/// The call then locks it only if `decide` returns a change, and calls `decide` again after the lock.
+/// With [`Seek::Any`] this is the row with which an insertion would conflict: the call waits for an uncommitted row,
+/// and locks the row before it calls `decide`. Otherwise it is the row that a statement beginning now would see: the
+/// call locks it only if `decide` returns a change, and calls `decide` again after the lock.
 pub fn change<R>(
     target: &Target,
     key: Text,
@@ -179,7 +180,7 @@ pub fn change<R>(
     answer
 }
 
-/// Finds the row, calls `decide`, and changes the row. The error is the reason why the row was not changed.
+/// Finds the row, calls `decide`, and changes the row. Returns the step that failed if the row was not changed.
 fn attempt<R>(
     writer: &mut Writer,
     key: Datum,

@@ -39,9 +39,9 @@ impl From<&Entry> for Version {
     }
 }
 
-/// Fills the slot `fresh` with the row to write. An updated row keeps the user's own columns, and the fields that `new`
-/// lacks. In an inserted row they are NULL; dropped columns are always NULL. Fills nothing and returns false if the
-/// value has another type than the column, or is NULL in a column that is NOT NULL.
+/// Fills the slot `fresh` with the row to write. An updated row keeps its columns that the user added, and the fields
+/// that `new` lacks; in an inserted row these are NULL. Dropped columns are always NULL. Fills nothing and returns
+/// false if the value's type differs from the column's, or if the value is NULL and the column is NOT NULL.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the current row, and keeps it until
@@ -90,9 +90,9 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
     true
 }
 
-/// Returns whether a key may be stored in another form than this one, for example compressed. An updated row must then
-/// keep the stored form of its key; otherwise the update would count as a change of the key, and add the row to the
-/// index again.
+/// Returns whether a table may store a key in a different form than `key`, for example compressed. An updated row must
+/// then keep the stored form of its key; otherwise the update would count as a change of the key, and add the row to
+/// the index again.
 ///
 /// # Safety
 /// `key` is a datum of the target's key type.

@@ -1,7 +1,7 @@
-//! The single steps of a direct write. Each step changes one row, or returns the reason why it cannot.
+//! The steps of a direct write. Each step changes one row, or returns why it cannot.
 //!
-//! All code here runs inside of `unguarded::guarded` and follows its rules. `write` repeats the steps, and explains why
-//! repeating is safe.
+//! All code here runs inside `unguarded::guarded` and follows the rules of `guarded`. The module `write` repeats the
+//! steps, and explains why repeating is safe.
 
 use std::ptr::null_mut;
 
@@ -60,7 +60,8 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &Entry) -> bool {
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Entry>> {
     // SAFETY: inside of `guarded` and with the writer open, by the caller's contract. The code copies the row before it
-    // removes it, and the copy is the removed row: after a change of the row, the result would be TM_Updated.
+    // removes it. The copy equals the removed row, because if the row had changed in between, the removal would have
+    // failed with TM_Updated.
     unsafe {
         loop {
             let Some(place) = writer.find(key, Seek::ToRemove, false) else {
@@ -76,8 +77,8 @@ pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Entry>> {
     }
 }
 
-/// Locks a row, so that a decision based on its content still holds when the row is changed. Returns the outcome, and
-/// the row if it is locked.
+/// Locks a row, so that the row cannot change between a decision based on its content and the write. Returns the
+/// outcome, and the row if it is locked.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -139,7 +140,7 @@ pub unsafe fn make(
     }
 }
 
-/// Makes a change under a key that has no row: only `Put` has an effect.
+/// Makes a change under a key that has no row, where only `Put` has an effect.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -192,7 +193,7 @@ unsafe fn update(
     }
 }
 
-/// Inserts speculatively: the row becomes permanent when every index has accepted its key.
+/// Inserts a row speculatively; the row becomes permanent once every index has accepted its key.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -241,8 +242,8 @@ unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
     }
 }
 
-/// Removes a row without starting a new command, so that the transaction may still see the row before its next command.
-/// For callers that remove many rows and know the dead bytes of each.
+/// Removes a row without starting a new command, so the transaction may see the row until its next command. Callers
+/// that remove many rows and know the dead bytes of each use this.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.

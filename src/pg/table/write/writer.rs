@@ -15,10 +15,10 @@ use crate::pg::value::datum::ValueType;
 use crate::pg::value::stored::Entry;
 use crate::pg::version::{self, Access};
 
-/// The rows that a search finds.
+/// The row that a search finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
-    /// The row that an insertion would conflict with. The search waits until the row certainly exists.
+    /// The row with which an insertion would conflict. If the row is uncommitted, the search waits for its transaction.
     Any,
     /// The row that a statement beginning now sees, to be overwritten.
     Visible,
@@ -27,7 +27,7 @@ pub enum Seek {
 }
 
 /// A table that is open for writes by key. Consists of plain pointers, without a destructor; after an error the abort
-/// closes the objects that they point to.
+/// closes the objects to which they point.
 #[derive(Clone, Copy)]
 pub struct Writer<'t> {
     pub target: &'t Target,
@@ -47,14 +47,14 @@ pub struct Writer<'t> {
 }
 
 impl<'t> Writer<'t> {
-    /// Opens a writer that outlives one sequence; returns None in the same cases as `open`.
+    /// Opens a writer that outlives one `guarded` sequence. Returns None in the same cases as `open`.
     pub fn of(target: &'t Target) -> Option<Writer<'t>> {
         // SAFETY: a sequence of plain values; callers of `write` hold RowExclusiveLock on the table.
         unsafe { guarded(|| Writer::open(target)) }
     }
 
-    /// Opens the table and the index of its primary key. Returns None if the index is not or no longer in use, or if
-    /// the table no longer matches the target.
+    /// Opens the table and the index of its primary key. Returns None if the index is not in use, or if the table no
+    /// longer matches the target.
     ///
     /// # Safety
     /// Inside of `guarded`; the caller holds RowExclusiveLock on the table.
@@ -113,7 +113,8 @@ impl<'t> Writer<'t> {
         unsafe { DeadBytes::with_row(self.present, self.target.value) }
     }
 
-    /// Releases everything inside of a sequence. The caller emits the result, the dead bytes, afterwards.
+    /// Releases everything except the locks, inside a `guarded` sequence. Returns the dead bytes, which the caller
+    /// emits afterwards.
     ///
     /// # Safety
     /// Inside of `guarded`; the caller does not use the writer afterwards.
@@ -132,8 +133,8 @@ impl<'t> Writer<'t> {
         self.dead
     }
 
-    /// Returns the executor's description of the table and its indexes, as far as inserting index entries needs it.
-    /// Creates it at the first call.
+    /// Returns the executor's description of the table and its indexes, with the fields that inserting index entries
+    /// needs. Creates it at the first call.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -160,7 +161,7 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Returns the entry in the row of the slot `present`, and makes the slot release its page.
+    /// Returns the entry in the slot `present`, and makes the slot release its page.
     ///
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
@@ -173,9 +174,9 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Returns the position of the row with this key; None if no row has the key. After the call the slot `present`
-    /// holds the row, without a pinned page. With [`Seek::Any`] the call waits for a transaction that has inserted the
-    /// row; with `decided`, also for a transaction that is changing the row.
+    /// Returns the position of the row under this key, or None if no row exists. After the call the slot `present`
+    /// holds the row, without a pinned page. With [`Seek::Any`] the call waits for a transaction that is inserting the
+    /// row, and with `decided` also for a transaction that is changing it.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -222,8 +223,8 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Waits for the transaction that decides whether the row of a dirty scan exists, and returns true. Returns false
-    /// if no transaction decides it.
+    /// If a transaction in progress decides whether the row of a dirty scan exists, waits for it and returns true;
+    /// otherwise returns false.
     ///
     /// # Safety
     /// Inside of `guarded`, with no scan open.
@@ -242,8 +243,8 @@ impl<'t> Writer<'t> {
         if whom == none {
             return false;
         }
-        // SAFETY: the slot releases its page first. The insertion of a speculative row ends long before its
-        // transaction, so the wait for the token is shorter.
+        // SAFETY: the slot releases its page first. For a speculative row, waiting for its token is shorter than
+        // waiting for its transaction, because the insertion ends long before the transaction.
         unsafe {
             unguarded::clear_slot(self.present);
             if dirty.speculativeToken != 0 {
