@@ -1,12 +1,12 @@
-//! Converts user-defined names and texts for pgcache's messages, in databases whose encoding is not UTF-8.
+//! Converts names and texts for pgcache's messages in databases whose encoding is not UTF-8.
 //!
 //! pgrx takes a message as UTF-8 and passes its bytes to Postgres as if they were in the database's encoding. So this
-//! module decodes names from the database's encoding, and writes characters outside of ASCII as Unicode escapes, which
-//! are valid in every encoding. Otherwise a client would receive bytes that it cannot convert.
+//! module decodes names from the database's encoding, and in messages replaces characters outside ASCII by Unicode
+//! escapes, which are valid in every encoding. Otherwise a client would receive bytes that it cannot convert.
 //!
-//! When pgrx catches an error of Postgres and raises it again from a copy, it treats the texts as UTF-8, too, and
-//! replaces invalid bytes with U+FFFD. So this module keeps the original bytes when Postgres reports the error, and
-//! restores them when pgrx reports the copy.
+//! When pgrx catches a Postgres error and raises a copy of it, it treats the texts as UTF-8, too, and replaces invalid
+//! bytes by U+FFFD. So this module keeps the original bytes when Postgres reports the error, and restores them when
+//! pgrx reports the copy.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -14,13 +14,13 @@ use std::mem::ManuallyDrop;
 
 use pgrx::{PgLogLevel, pg_sys};
 
-/// Postgres' number for SQL_ASCII (mb/pg_wchar.h), in which bytes above ASCII have no defined meaning.
+/// Postgres' number for the encoding SQL_ASCII (mb/pg_wchar.h), in which bytes above 127 have no defined meaning.
 const SQL_ASCII: i32 = 0;
-/// Postgres' number for UTF8 (mb/pg_wchar.h).
+/// Postgres' number for the encoding UTF8 (mb/pg_wchar.h).
 const UTF8: i32 = 6;
 
-// Declared without the guard that pgrx puts around calls, because pgcache calls some of them while Postgres reports an
-// error, when no other error can be caught.
+// Declared without the guard that pgrx puts around calls, because pgcache calls some of these functions while Postgres
+// reports an error, when no further error could be caught.
 unsafe extern "C-unwind" {
     safe fn GetDatabaseEncoding() -> c_int;
     fn pg_verifymbstr(bytes: *const c_char, length: c_int, no_error: bool) -> bool;
@@ -60,7 +60,7 @@ pub fn decode(bytes: &[u8]) -> String {
     }
 }
 
-/// Returns the message in a form that this database can send.
+/// Returns the message in a form that is valid in this database's encoding.
 pub fn printable(message: String) -> String {
     match of_the_database() {
         UTF8 => message,
@@ -75,7 +75,7 @@ fn escape(c: char) -> String {
     }
 }
 
-/// The message, detail and hint of an error; None for each text that is valid UTF-8.
+/// The message, detail and hint of an error; a text that is valid UTF-8 is None.
 type Words = [Option<CString>; 3];
 
 thread_local! {
@@ -91,8 +91,8 @@ pub fn keep_words() {
     if of_the_database() == UTF8 {
         return;
     }
-    // SAFETY: Postgres is reporting an error, so an error exists to copy. The copy must not lie in the report's own
-    // memory context, which is current. The error's texts are NULL or C strings.
+    // SAFETY: Postgres is reporting an error, so an error exists to copy. The copy must not be allocated in the
+    // report's own memory context, which is current. The error's texts are NULL or C strings.
     unsafe {
         let context = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = pg_sys::TopMemoryContext;
@@ -117,7 +117,7 @@ pub fn keep_words() {
     }
 }
 
-/// Returns whether `word` is the kept text with its invalid bytes replaced by Rust.
+/// Returns whether `word` is the text `kept` after Rust has replaced its invalid bytes.
 fn is_spoiled(kept: &CStr, word: &CStr) -> bool {
     kept.to_string_lossy().as_bytes() == word.to_bytes()
 }

@@ -1,5 +1,5 @@
-//! The events that this layer reports to the layer `cache` above it: changes of rows and definitions, and the end of
-//! transactions. This layer makes no decision about them.
+//! The events that the layer `pg` reports to the layer `cache` above it: changes of rows and definitions, and the end
+//! of transactions. `cache` alone decides what an event means.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -11,16 +11,16 @@ use pgrx::pg_sys::{Datum, Oid};
 pub struct Observer {
     /// A row with this key was inserted, deleted or changed; called between the change and the end of the statement.
     pub row: fn(relation: Oid, key: &[u8], change: RowChange, noted_by: NotedBy),
-    /// A row was written whose value may be copied to the hot tier; called with the new content, after `row`.
+    /// A row was written whose value may be copied to the hot tier; called after `row`, with the new content.
     pub stored: fn(Copied<'_>),
     /// A plain SQL statement is about to write a row with this key.
     pub writing: fn(relation: Oid, key: &[u8]),
-    /// A COPY into this table begins. Each of its keys is then reported through `writing`. Returns a number that
-    /// identifies the COPY in `copied`.
+    /// A COPY into this table begins, whose keys are then reported through `writing`. Returns a number that identifies
+    /// the COPY in `copied`.
     pub copying: fn(table: Oid) -> usize,
     /// The COPY with this number has ended without an error.
     pub copied: fn(number: usize),
-    /// A COPY held back these rows of this composite type; the statement `insert` writes one of them.
+    /// A COPY held back these rows of type `row_type`. The statement `insert` writes one row, its parameter.
     pub held_back: fn(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]),
     /// A change of a row left dead bytes for VACUUM to reclaim; called together with `row`.
     pub died: fn(relation: Oid, dead: DeadBytes),
@@ -93,7 +93,7 @@ pub enum Moment {
     BeforeCommit,
     /// PREPARE TRANSACTION is running and can still fail.
     BeforePrepare,
-    /// PREPARE TRANSACTION has succeeded: the transaction belongs to no session now, and any session may commit it or
+    /// PREPARE TRANSACTION has succeeded. The transaction belongs to no session now, and any session may commit it or
     /// roll it back.
     Prepared,
     /// A prepared transaction was committed or rolled back.
@@ -101,7 +101,7 @@ pub enum Moment {
     /// Other sessions see the transaction's writes; its locks are still held.
     Committed,
     Aborted,
-    /// A savepoint was released: its changes now belong to the enclosing level.
+    /// A savepoint was released, and its changes now belong to the enclosing level.
     SubCommitted {
         level: i32,
     },
@@ -120,7 +120,7 @@ pub enum Phase {
     /// after pgcache's. The observer must handle those changes at once, because nothing calls it again before other
     /// sessions see them.
     Committing,
-    /// The observer has been notified of PREPARE TRANSACTION; later changes are handled as for a commit.
+    /// The observer has been notified of PREPARE TRANSACTION. It must handle later changes at once, too.
     Preparing,
 }
 
@@ -141,9 +141,9 @@ pub fn emit(event: impl FnOnce(&Observer)) {
     }
 }
 
-/// Returns the session's nesting level of savepoints; 1 outside of any savepoint.
+/// Returns the session's nesting level of savepoints; 1 outside any savepoint.
 pub fn nesting_level() -> i32 {
-    // Declared without the guard that pgrx puts around calls that may raise, because every changed row calls it.
+    // Declared without pgrx's guard, because pgcache calls this function for every changed row.
     unsafe extern "C-unwind" {
         safe fn GetCurrentTransactionNestLevel() -> i32;
     }

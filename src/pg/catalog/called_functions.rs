@@ -1,8 +1,9 @@
 //! Finds the functions that an expression calls, and reports whether any of them is user-defined.
 //!
 //! Callers use the result to choose the role that evaluates the expression, and the locks that a read of a table may
-//! release early. Postgres' tree walker does not report the functions that some kinds of expression nodes call. Such
-//! nodes count as calls of user-defined functions; otherwise a role could hide its code in one.
+//! release early. For some kinds of expression nodes, Postgres' tree walker does not report the functions that they
+//! call. Nodes of these kinds count as calls of user-defined functions; otherwise a role could hide a call of its
+//! function in one of them.
 
 use std::ffi::c_void;
 
@@ -37,7 +38,7 @@ pub fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
     )
 }
 
-/// Returns whether an extension or a user created a function: its oid is then above the oids of Postgres' own
+/// Returns whether an extension or a user created a function, whose OID is then above the OIDs of Postgres' own
 /// functions.
 pub fn is_of_a_user(function: Oid) -> bool {
     function.to_u32() >= pg_sys::FirstUnpinnedObjectId
@@ -49,8 +50,8 @@ pub fn is_of_a_user(function: Oid) -> bool {
 /// # Safety
 /// Inside of `unguarded::guarded`; `node` is NULL or an expression.
 pub unsafe extern "C-unwind" fn may_call_a_users(node: *mut Node, context: *mut c_void) -> bool {
-    // SAFETY: the node is read after the test for NULL; Postgres calls this again for the nodes below it, inside of
-    // the same `guarded`.
+    // SAFETY: the node is read after the test for NULL; Postgres calls this again for the nodes below it, inside the
+    // same `guarded`.
     unsafe {
         !node.is_null()
             && (!shows_its_functions((*node).type_)

@@ -1,7 +1,8 @@
-//! Reads the catalog rows of a table as they were before the running command, and as that command has written them.
+//! Reads the catalog rows of a table, both as they were before the running command and as this command has written
+//! them.
 //!
-//! The syscache returns the former rows until the next command begins. A scan with Postgres' "self" snapshot returns
-//! the new ones.
+//! The syscache returns the rows from before the command until the next command begins. A scan with Postgres' "self"
+//! snapshot returns the rows that the command wrote.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -35,7 +36,7 @@ pub fn class(table: Oid) -> Option<Class> {
     }
 }
 
-/// Returns whether the running command gives a table a new file.
+/// Returns whether the running command has given a table a new file.
 pub fn file_is_another(table: Oid) -> bool {
     let keys = [(
         pg_sys::Anum_pg_class_oid,
@@ -47,8 +48,9 @@ pub fn file_is_another(table: Oid) -> bool {
     class(table).map(|class| class.file) != now.map(|class| class.file)
 }
 
-/// Returns whether the running command may change a column's values through the column's definition alone. The table's
-/// file does not show such a change: a change of type need not rewrite the table, and a virtual column is not stored.
+/// Returns whether the running command may change a column's values through the column's definition alone. A new file
+/// of the table does not show every such change, because a change of type need not rewrite the table, and a virtual
+/// column is not stored.
 pub fn column_is_another(table: Oid, column: i32) -> bool {
     let before = column_before(table, column);
     let now = column_now(table, column);
@@ -130,8 +132,8 @@ unsafe fn read_column(tuple: pg_sys::HeapTuple) -> Column {
     }
 }
 
-/// Returns what `read` copies from the catalog row with these keys, also if the running command wrote the row; None if
-/// no row has them. Takes at most two keys: a column's number, an equality function and a value each.
+/// Returns the result of `read` for the catalog row with these keys, even if the running command wrote the row; None if
+/// no row has the keys. Takes at most two keys, each with a column's number, an equality function and a value.
 fn present<R>(
     catalog: Oid,
     index: u32,

@@ -1,4 +1,4 @@
-//! Lists the databases of the server, and checks whether the current one has the extension.
+//! Lists the databases of the server, and checks whether the current database has the extension.
 
 use std::ffi::CStr;
 
@@ -6,16 +6,16 @@ use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::session::lock;
 
-/// Returns the databases that accept connections. Excludes templates such as `template1`: their content is copied,
-/// and a worker in one would block CREATE DATABASE.
+/// Returns the databases that accept connections. Excludes templates such as `template1`, because a worker that is
+/// connected to a template would block CREATE DATABASE, which copies the template.
 pub fn connectable() -> Vec<Oid> {
     let mut databases = Vec::new();
     each_connectable(|database, _| databases.push(database));
     databases
 }
 
-/// Calls `show` with the oid and name of each database that [`connectable`] returns. Scans without an index, because a
-/// process without a database may not use one.
+/// Calls `show` with the OID and the name of each database that [`connectable`] returns. Scans without an index,
+/// because a process that is not connected to a database cannot use one.
 fn each_connectable(mut show: impl FnMut(Oid, &CStr)) {
     // SAFETY: a scan of a shared catalog with its own snapshot. Each tuple is read before the next one is fetched, and
     // a name ends with a zero.
@@ -38,7 +38,7 @@ fn each_connectable(mut show: impl FnMut(Oid, &CStr)) {
                 break;
             }
             let form: pg_sys::Form_pg_database = pg_sys::GETSTRUCT(tuple).cast();
-            // -2: a DROP DATABASE was interrupted.
+            // -2 means that a DROP DATABASE was interrupted.
             if (*form).datallowconn && !(*form).datistemplate && (*form).datconnlimit != -2 {
                 show((*form).oid, CStr::from_ptr((*form).datname.data.as_ptr()));
             }
@@ -61,22 +61,22 @@ pub fn connectable_by_name(name: &CStr) -> Option<Oid> {
         found
     };
     let database = find()?;
-    // The lock that a session takes when it connects. The end of the transaction releases it.
+    // This is the lock that a connecting session takes. The end of the transaction releases it.
     let free = lock::try_database(database);
     find().filter(|&again| free && again == database)
 }
 
 /// Returns whether a database exists.
 pub fn is_there(database: Oid) -> bool {
-    // SAFETY: a syscache look-up inside a transaction. It accepts any oid, and keeps no pointer.
+    // SAFETY: a syscache look-up inside a transaction. It accepts any OID, and keeps no pointer.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
         pg_sys::SearchSysCacheExists(cache, database.into(), 0.into(), 0.into(), 0.into())
     }
 }
 
-/// Returns whether this database has the extension and its view `all_caches`, which version 0.1.0 lacked. A view of
-/// that name that does not belong to the extension does not count, because a worker reads the view as a superuser.
+/// Returns whether this database has the extension and its view `all_caches`, which version 0.1.0 lacked. The view
+/// counts only if it belongs to the extension, because a worker reads it as a superuser.
 pub fn has_extension() -> bool {
     // SAFETY: look-ups in the catalogs, none of which raises an error for a missing object.
     unsafe {

@@ -1,8 +1,8 @@
 //! Detects tables whose rows Citus keeps in shards, and statements that Citus runs on behalf of another node.
 //!
-//! A distributed table is itself empty: a SELECT shows its rows only because Citus plans it over the shards. Code that
-//! bypasses the planner or relies on the table's triggers finds no rows. Citus lists distributed tables in a catalog of
-//! its own; where that catalog does not exist, the check costs one lookup in memory.
+//! A distributed table is itself empty: a SELECT shows its rows only because Citus plans the SELECT over the shards.
+//! Code that bypasses the planner, or relies on the table's triggers, misses the rows. Citus lists distributed tables
+//! in its own catalog; in a database without this catalog, the check costs one lookup in memory.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -24,7 +24,8 @@ thread_local! {
     static LOADED: OnceCell<bool> = const { OnceCell::new() };
 }
 
-/// Returns whether the server loaded Citus at its start, as Citus requires: only then can a table be distributed.
+/// Returns whether the server loaded Citus at its start. Only then can a table be distributed, because Citus must be
+/// preloaded.
 #[inline]
 pub fn citus_is_loaded() -> bool {
     LOADED.with(|loaded| {
@@ -43,8 +44,8 @@ pub fn citus_is_there() -> bool {
         && unsafe { pg_sys::get_relname_relid(CATALOG.as_ptr(), PG_CATALOG) } != pg_sys::InvalidOid
 }
 
-/// Returns whether Citus has sent this SELECT to compute a part of a query, in a transaction of its own. Its writes
-/// would remain even if the query fails on another shard.
+/// Returns whether Citus sent this SELECT to compute a part of a query, in a separate transaction. Writes in this
+/// transaction would remain even if the query failed on another shard.
 pub fn is_part_of_a_query() -> bool {
     // SAFETY: reads variables of this process; the setting's value is a valid string until it is set anew.
     unsafe {
@@ -63,9 +64,9 @@ pub fn is_in_block() -> bool {
     unsafe { pg_sys::IsTransactionBlock() }
 }
 
-/// Returns whether a write on another node would be committed there at once. That is so outside of a transaction
-/// block, where the running statement writes through Citus, which evaluates the statement's functions first, or
-/// where no statement called the function. A trigger is excluded, because it runs within a statement.
+/// Returns whether a write on another node would be committed there at once. This is possible only outside a
+/// transaction block and outside triggers, which run within a statement. It is so if the running statement writes
+/// through Citus, which evaluates the statement's functions before the write, or if no statement called the function.
 pub fn commits_at_once() -> bool {
     // SAFETY: reads variables of this process; a running portal has its statements, each of which is read after its
     // tag. The depth of triggers is returned without reading the call.
@@ -98,7 +99,7 @@ unsafe fn is_writing_by_citus(statement: *const pg_sys::PlannedStmt) -> bool {
     }
 }
 
-/// Returns whether this node coordinates an open transaction over several nodes.
+/// Returns whether `node`, this node's id, coordinates an open transaction over several nodes.
 pub fn coordinates(node: i64) -> bool {
     let number = |row: pg_sys::HeapTupleHeader, column| {
         let mut null = true;
@@ -124,18 +125,18 @@ pub fn coordinates(node: i64) -> bool {
     }
 }
 
-/// Citus' function that returns the id of the transaction over several nodes to which this one belongs.
+/// Citus' function that returns the id of the distributed transaction to which this transaction belongs.
 const CURRENT: [&CStr; 2] = [c"pg_catalog", c"get_current_transaction_id"];
 /// The column with the id of the coordinating node.
 const INITIATOR: i16 = 3;
-/// The column with the transaction's number; 0: there is no such transaction.
+/// The column with the distributed transaction's number, which is 0 if this transaction belongs to none.
 const NUMBER: i16 = 4;
 
 /// The prefix of the application name of Citus' connections between nodes.
 const INTERNAL: &[u8] = b"citus_internal";
 
-/// Returns whether Citus' shards hold the rows of a table. The caller holds a lock on it; when the answer changes,
-/// Citus invalidates the relation.
+/// Returns whether Citus' shards hold the rows of a table. The caller holds a lock on the table. When the answer
+/// changes, Citus invalidates the relation.
 pub fn is_distributed(table: Oid) -> bool {
     // SAFETY: syscache look-ups, which return 0 for a missing object.
     let (catalog, column) = unsafe {
@@ -151,8 +152,8 @@ pub fn is_distributed(table: Oid) -> bool {
         && has_row(catalog, column, table)
 }
 
-/// Returns whether Citus distributes a table, without reading the catalog again for a table that was checked before.
-/// The answer holds until Citus invalidates the relation.
+/// Returns whether Citus distributes a table. Remembers the answer until Citus invalidates the relation, so that a
+/// second call does not read the catalog.
 pub fn is_known(table: Oid) -> bool {
     if !citus_is_loaded() {
         return false;
@@ -187,9 +188,9 @@ thread_local! {
 }
 
 fn has_row(catalog: Oid, column: i16, table: Oid) -> bool {
-    // SAFETY: try_relation_open returns NULL for a dropped relation; a relation that is not a table is not scanned.
-    // The column holds oids, by the caller's contract. Without a snapshot of the caller the scan takes a present one,
-    // and it ends before the catalog is closed.
+    // SAFETY: try_relation_open returns NULL for a dropped relation; a relation that is not a table is not scanned. The
+    // column holds OIDs, by the caller's contract. If the caller has no snapshot, the scan takes a new one, which ends
+    // before the catalog is closed.
     unsafe {
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let open = pg_sys::try_relation_open(catalog, lock);
@@ -206,7 +207,8 @@ fn has_row(catalog: Oid, column: i16, table: Oid) -> bool {
                 pg_sys::Oid::from_u32(pg_sys::F_OIDEQ),
                 Datum::from(table),
             );
-            // By the heap: it has a row for each distributed table, and is read when a session first uses a cache.
+            // A sequential scan suffices, because the catalog has only one row for each distributed table, and is read
+            // only when a session first uses a cache.
             let scan = pg_sys::systable_beginscan(
                 open,
                 pg_sys::InvalidOid,

@@ -14,8 +14,8 @@ unsafe extern "C-unwind" {
     ) -> *mut pg_sys::List;
 }
 
-/// Returns a table and all tables that inherit from it, directly or indirectly. Locks each of the inheriting tables
-/// in this mode until the transaction ends; the caller has locked the table itself.
+/// Returns a table and all tables that inherit from it, directly or indirectly. Locks the inheriting tables in this
+/// mode until the transaction ends; the caller has locked the table itself.
 pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
     // SAFETY: the sequence is one call, which takes the locks itself and returns a list of oids in the memory context
     // of the caller, where `oids` copies it.
@@ -26,7 +26,7 @@ pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
     }
 }
 
-/// Returns the partitions of a partitioned table that hold its rows, at any depth. Takes no locks, so a partition may
+/// Returns the partitions that hold the rows of a partitioned table, at any depth. Takes no locks, so a partition may
 /// be dropped before the caller reads it.
 pub fn leaves(table: Oid) -> Vec<Oid> {
     // SAFETY: one call, which without a lock reads only pg_inherits, and returns a list of oids in the memory context
@@ -46,13 +46,13 @@ pub fn is_leaf_of(table: Oid, root: Oid) -> bool {
     leaves(root).contains(&table)
 }
 
-/// Returns whether one table inherits from another, directly or indirectly; locks the inheriting tables.
+/// Returns whether `child` inherits from `parent`, directly or indirectly. Locks all tables that inherit from `parent`.
 pub fn is_child(child: Oid, parent: Oid) -> bool {
     child != parent && family(parent, Mode::Read).contains(&child)
 }
 
-/// Returns the first unlogged table of a family, None if it has none. A crash removes the rows of an unlogged table. A
-/// partitioned table has no rows of its own.
+/// Returns the first unlogged table of a family, whose rows a crash would remove; None if it has none. Skips
+/// partitioned tables, which store no rows.
 pub fn unlogged(table: Oid) -> Option<Oid> {
     family(table, Mode::Read).into_iter().find(|&table| {
         relation::persistence(table) == Some(pg_sys::RELPERSISTENCE_UNLOGGED)

@@ -1,8 +1,8 @@
-//! Discards the facts about relations and privileges that a session remembers, when another session changes them.
+//! Discards facts about relations and privileges that a session remembers, when another session changes them.
 //!
 //! Postgres calls the functions here for a changed relation (its columns, indexes, triggers, name, statistics), for a
-//! renamed schema, for a changed function, and for any change to roles, to memberships and to the database's owner, the
-//! only member of `pg_database_owner`. A callback may run whenever a lock is taken, so it only raises flags and
+//! renamed schema, for a changed function, and for any change of a role, a membership or the database's owner, who is
+//! the only member of `pg_database_owner`. A callback may run whenever a lock is taken, so it only raises flags and
 //! counters, and never reads a catalog.
 
 use std::cell::{Cell, RefCell};
@@ -13,7 +13,7 @@ use std::rc::{Rc, Weak};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-/// The flag of each watched relation, by oid.
+/// The flag of each watched relation, by OID.
 type Watches = HashMap<u32, Weak<Cell<bool>>>;
 
 thread_local! {
@@ -54,8 +54,8 @@ impl Watch {
     }
 
     /// Returns whether any role or membership may have changed since the watch began. Memberships decide which policies
-    /// apply to a role, and a plan contains the policies that applied when Postgres made it. Postgres plans again for
-    /// another role; after a change of membership it does so only in its latest minor releases.
+    /// apply to a role, and a plan contains the policies that applied when Postgres made the plan. Postgres plans again
+    /// for another role, but after a change of membership only in its latest minor releases.
     pub fn has_other_roles(&self) -> bool {
         self.roles != Roles::now()
     }
@@ -89,7 +89,7 @@ impl Roles {
 pub struct Everything(u64, Functions);
 
 impl Everything {
-    /// Returns the present state, as of the messages that this session has processed. A role's change counts as a
+    /// Returns the current state, as of the messages that this session has processed. A role's change counts as a
     /// change of all relations.
     pub fn now() -> Everything {
         Everything(REVOCATIONS.get(), Functions::now())
@@ -120,8 +120,8 @@ pub struct KnownPrivilege {
     pub mask: u64,
 }
 
-/// The number of places for remembered privileges: a session uses few caches at a time. A privilege replaces an older
-/// one at the same place.
+/// The number of remembered privileges. It is small, because a session uses few caches at a time; a new privilege
+/// replaces the older privilege in its place.
 const PLACES: usize = 64;
 
 thread_local! {
@@ -140,15 +140,15 @@ impl KnownPrivilege {
         mixed as usize % PLACES
     }
 
-    /// Returns whether the last check found the privileges granted and no message has indicated a change since that
-    /// check. The answer is as fresh as the system caches that the check read, because the same messages invalidate
+    /// Returns whether the last check found the privileges granted, and no message since the check may have revoked
+    /// them. The answer is as fresh as the system caches that the check read, because the same messages invalidate
     /// both.
     #[inline]
     pub fn is_known(self) -> bool {
         GRANTED.with(|granted| granted[self.place()].get() == Some(self))
     }
 
-    /// Runs `check` and returns its result; remembers a granted result, unless a message arrives during the check.
+    /// Runs `check` and returns its result. Remembers a granted privilege, unless a message arrived during the check.
     pub fn learn(self, check: impl FnOnce() -> bool) -> bool {
         let before = REVOCATIONS.get();
         let granted = check();
@@ -159,8 +159,8 @@ impl KnownPrivilege {
     }
 }
 
-/// Forgets the privileges on a relation whose definition or owner may have changed. With None, forgets all of them,
-/// after a message about a role, a membership or the database's owner.
+/// Forgets the privileges on a relation whose definition or owner may have changed. Forgets all privileges if `of` is
+/// None, after a message about a role, a membership or the database's owner.
 fn forget_privileges(of: Option<pg_sys::Oid>) {
     REVOCATIONS.set(REVOCATIONS.get() + 1);
     GRANTED.with(|granted| {

@@ -14,11 +14,11 @@ pub struct NewRelation {
     pub name: CString,
     /// `schema.name`, quoted.
     pub qualified: CString,
-    /// The difference from the given name, if any.
+    /// How the name differs from the given name, if it does.
     pub change: Option<NameChange>,
 }
 
-/// Why a name differs from the given one.
+/// Why a name differs from the given name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NameChange {
     /// The name had no quotes, so Postgres folded its letters to lower case.
@@ -27,10 +27,11 @@ pub enum NameChange {
     Truncated,
 }
 
-/// Parses a name as SQL does: it may be qualified or quoted, and unquoted letters fold to lower case.
+/// Parses the name of a new relation as SQL does: the name may be qualified or quoted, and unquoted letters fold to
+/// lower case.
 ///
-/// Raises 42602 for a malformed name, 3F000 for a missing schema, 42501 without CREATE, 42P16 for the schema of
-/// temporary tables.
+/// Raises 42602 for a malformed name, 3F000 for a missing schema, 42501 without CREATE on the schema, and 42P16 for the
+/// schema of temporary tables.
 pub fn parse_new_relation(text: Text) -> NewRelation {
     // SAFETY: textToQualifiedNameList returns a list of at least one name; everything is palloc'd in the call's
     // memory context and copied out.
@@ -96,7 +97,7 @@ fn without_doubled_quotes(name: &[u8]) -> Vec<u8> {
     name.iter().copied().filter(keeps).collect()
 }
 
-/// Returns how many bytes of a name Postgres keeps, in whole characters.
+/// Returns the length in bytes to which Postgres truncates a name, at the end of a character.
 fn longest_prefix(name: &[u8]) -> usize {
     // SAFETY: reads at most name.len() bytes, clipped to NAMEDATALEN - 1.
     unsafe {
@@ -108,12 +109,12 @@ fn longest_prefix(name: &[u8]) -> usize {
     }
 }
 
-/// Returns the relation that SQL would find under this name; None where no relation has the name. Raises 42602 for a
+/// Returns the relation that SQL would find under this name; None if no relation has the name. Raises 42602 for a
 /// malformed name, and 0A000 for a name in another database.
 pub fn relation_named(text: Text) -> Option<pg_sys::Oid> {
     let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
-    // SAFETY: textToQualifiedNameList returns a list of at least one name; everything is palloc'd in the call's
-    // memory context. No lock is taken, and nothing is called back.
+    // SAFETY: textToQualifiedNameList returns a list of at least one name; everything is palloc'd in the call's memory
+    // context. The call takes no lock and calls no callback.
     let relation = unsafe {
         let names = pg_sys::textToQualifiedNameList(text.raw().cast_mut_ptr());
         let range = pg_sys::makeRangeVarFromNameList(names);
@@ -139,7 +140,7 @@ pub fn of_role(role: pg_sys::Oid) -> Option<CString> {
     }
 }
 
-/// Quotes a name where SQL needs it.
+/// Quotes a name if SQL requires it.
 pub fn quote_identifier(name: &CStr) -> CString {
     // SAFETY: returns the name itself or a palloc'd copy; it is copied out.
     unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())).to_owned() }
@@ -150,8 +151,8 @@ pub fn quote_literal(text: &str) -> String {
     String::from_utf8(literal(text.as_bytes())).unwrap_or_default()
 }
 
-/// Returns a string literal of bytes in the server's encoding, where the bytes of ASCII characters encode only ASCII
-/// characters.
+/// Returns a string literal of a text in the server's encoding. Searching for single bytes is safe, because in every
+/// server encoding ASCII bytes encode only ASCII characters.
 pub fn literal(text: &[u8]) -> Vec<u8> {
     let quotes: &[u8] = match text.contains(&b'\\') {
         true => b"E'",
@@ -178,8 +179,8 @@ pub fn current_database() -> String {
     }
 }
 
-/// Returns `schema.name` for a function in the same schema as the running one. Fails where the running function has
-/// been dropped, because no lock protects a running function.
+/// Returns `schema.name` for a function in the schema of the running function. Returns an error if the running function
+/// was dropped, which is possible because no lock protects it.
 pub fn beside_running_function(
     call: pg_sys::FunctionCallInfo,
     name: &str,

@@ -1,15 +1,16 @@
-//! The extension's own functions in schema pgcache, which identify its triggers and views.
+//! The extension's functions in schema pgcache, by which pgcache recognises its own triggers and views.
 //!
-//! The lookups run whenever a table is altered or truncated, a row of a source table is written, or a cache is opened,
-//! as any role and also in databases without the extension. So they check no privilege and raise no error. Any role may
-//! have created a schema named pgcache, so a function counts only if it is written in C, which only a superuser can
-//! create. The two functions in SQL occur only in the condition of a trigger that calls one in C.
+//! The lookups run whenever a table is altered or truncated, a row of a source table is written, or a cache is opened;
+//! they run under any role, and also in databases without the extension. So they check no privilege and raise no error.
+//! Any role may have created a schema named pgcache, so a function counts only if it is written in C, because only a
+//! superuser can create such a function. The two SQL functions are exceptions; they occur only in the condition of a
+//! trigger that calls a C function.
 
 use std::ffi::CStr;
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-/// The oids of the languages, fixed in Postgres.
+/// The OIDs of the languages, fixed in Postgres.
 const C: Oid = Oid::from_u32(13);
 const SQL: Oid = Oid::from_u32(14);
 
@@ -20,7 +21,7 @@ pub struct Function {
     language: Oid,
 }
 
-/// Makes a function in C, which only a superuser can create.
+/// Describes a C function, which only a superuser can create.
 const fn in_c(name: &'static CStr, arguments: &'static [Oid]) -> Function {
     Function {
         name,
@@ -32,7 +33,7 @@ const fn in_c(name: &'static CStr, arguments: &'static [Oid]) -> Function {
 pub const RECORD: Function = in_c(c"record", &[]);
 pub const RECORD_TRUNCATE: Function = in_c(c"record_truncate", &[]);
 pub const COLUMNS: Function = in_c(c"columns", &[]);
-/// Runs before each row of a cache that is a partition of a plain table; from 0.4.0 on.
+/// The function of the BEFORE ROW trigger of a cache that is a partition of a plain table; from 0.4.0 on.
 pub const RENEW_ROW: Function = in_c(c"renew_row", &[]);
 /// The function of the trigger that carries a cache's reserve as its argument; from 0.5.0 on.
 pub const RESERVE: Function = in_c(c"reserve", &[]);
@@ -45,21 +46,21 @@ pub const INVALIDATE_ALL: Function = in_c(c"invalidate_all", &[]);
 pub const LIVE: Function = in_c(c"live", &[pg_sys::TIMESTAMPTZOID]);
 /// The condition for deadlines that are Unix times.
 pub const LIVE_UNIX: Function = in_c(c"live_unix", &[pg_sys::INT8OID, pg_sys::INT4OID]);
-/// Receives each key that plain SQL writes, so that an expired row of that key is replaced; from 0.4.0 on.
+/// Receives each key that plain SQL writes, so that an expired row under the key is replaced; from 0.4.0 on.
 pub const RENEW: Function = in_c(
     c"renew",
     &[pg_sys::TEXTOID, pg_sys::REGCLASSOID, pg_sys::TEXTOID],
 );
 /// Holds a row of a COPY back until COPY ends; from 0.5.0 on.
 pub const COPIED_AGAIN: Function = in_c(c"copied_again", &[pg_sys::RECORDOID, pg_sys::INT4OID]);
-/// Occurs only in the condition of a trigger that calls one of the two invalidation functions.
+/// Occurs only in the condition of a trigger that calls `INVALIDATE` or `INVALIDATE_ALL`.
 pub const DEPENDS: Function = Function {
     name: c"depends",
     arguments: &[pg_sys::REGCLASSOID, pg_sys::TEXTOID],
     language: SQL,
 };
 
-/// The variant for a key that depends on settings, which the last argument names; from 0.5.0 on.
+/// The variant of `DEPENDS` for a key that depends on settings, which its last argument lists; from 0.5.0 on.
 pub const DEPENDS_UNDER: Function = Function {
     name: c"depends",
     arguments: &[pg_sys::REGCLASSOID, pg_sys::TEXTOID, pg_sys::TEXTOID],
@@ -67,7 +68,7 @@ pub const DEPENDS_UNDER: Function = Function {
 };
 
 impl Function {
-    /// Returns the function's oid; InvalidOid where the extension is not installed, or its version lacks the function.
+    /// Returns the function's OID; InvalidOid if the extension is not installed or its version lacks the function.
     pub fn oid(&self) -> Oid {
         // SAFETY: syscache look-ups, which check no privilege and return nothing for missing objects. The vector is a
         // copy; the tuple is released after it has been read.

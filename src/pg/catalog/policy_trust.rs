@@ -14,7 +14,7 @@ use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
 /// Returns whether the table's policies consist only of columns, constants, the current role, settings, and immutable
-/// functions of Postgres.
+/// built-in functions.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -55,7 +55,8 @@ unsafe extern "C-unwind" fn may_run_user_code(node: *mut Node, context: *mut c_v
     }
 }
 
-/// Rejects functions of Postgres that are not immutable, because some of them, such as table_to_xml(), run statements.
+/// Returns true for a user-defined function, and for a built-in function that is not immutable, because some of these,
+/// such as table_to_xml(), run statements.
 unsafe extern "C-unwind" fn is_not_plain(function: Oid, _context: *mut c_void) -> bool {
     let reads_a_setting = matches!(
         function.to_u32(),

@@ -1,4 +1,4 @@
-//! Checks privileges, ownership and row-level security, and holds [`AsOwner`], the only code that runs statements as
+//! Checks privileges, ownership and row-level security. Also holds [`AsOwner`], the only code that runs statements as
 //! another role.
 
 use std::ffi::CString;
@@ -33,7 +33,7 @@ impl Privileges {
         .and(Privileges::UPDATE);
     /// Privileges to remove entries and return them.
     pub const TAKE: Privileges = Privileges::SELECT.and(Privileges::DELETE);
-    /// Privileges to set some entries and remove others.
+    /// Privileges to set entries and to remove entries in one call.
     pub const MOVE: Privileges = Privileges::WRITE.and(Privileges::DELETE);
     /// Privileges to remove all entries.
     pub const CLEAR: Privileges = Privileges::TRUNCATE;
@@ -48,7 +48,7 @@ impl Privileges {
         Privileges(self.0 | other.0)
     }
 
-    /// Returns the words of GRANT.
+    /// Returns the privileges as GRANT names them.
     fn words(self) -> String {
         const WORDS: [(Privileges, &str); 5] = [
             (Privileges::SELECT, "SELECT"),
@@ -63,11 +63,12 @@ impl Privileges {
 }
 
 /// Raises 42501 unless the current user has all of these privileges on the relation, and 42P01 if the relation is
-/// dropped. The hint contains the GRANT only if `is_cache` accepts the relation, so that no hint suggests a grant on
-/// other relations.
+/// dropped. The hint contains the GRANT statement only if `is_cache` accepts the relation, so that no hint suggests a
+/// grant on a relation that is not a cache.
 ///
-/// A committed REVOKE or a new policy takes effect at once, even in the middle of a transaction. A SELECT processes the
-/// invalidation message when it locks the table; a hot read takes no lock, so this function processes messages itself.
+/// A committed REVOKE or a new policy must take effect at once, even in the middle of a transaction. A SELECT processes
+/// the invalidation message when it locks the table. A hot read takes no lock, so this function processes the messages
+/// itself.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges, is_cache: fn(pg_sys::Oid) -> bool) {
     emergency::secure();
     accept_invalidations();
@@ -151,8 +152,8 @@ fn known(relation: pg_sys::Oid, privileges: Privileges) -> KnownPrivilege {
     }
 }
 
-/// Returns all privileges of a role on an existing relation. Returns none without USAGE on the schema, because SQL
-/// could not name the relation.
+/// Returns all privileges of a role on an existing relation. Returns the empty set if the role lacks USAGE on the
+/// schema, because it could not name the relation in SQL.
 pub fn of_role(relation: pg_sys::Oid, role: pg_sys::Oid) -> Privileges {
     let all = pg_sys::AclMaskHow::ACLMASK_ALL;
     // SAFETY: syscache look-ups inside of a transaction, of an existing relation, whose schema exists too.
@@ -161,7 +162,7 @@ pub fn of_role(relation: pg_sys::Oid, role: pg_sys::Oid) -> Privileges {
             return Privileges::NONE;
         }
         let mask = pg_sys::AclMode::MAX;
-        // In 15 the mask has half as many bits.
+        // In Postgres 15 the mask has half as many bits.
         #[allow(clippy::useless_conversion)]
         Privileges(u64::from(pg_sys::pg_class_aclmask(
             relation, role, mask, all,
@@ -169,8 +170,8 @@ pub fn of_role(relation: pg_sys::Oid, role: pg_sys::Oid) -> Privileges {
     }
 }
 
-/// Reads the privileges from the catalogs. Uses pg_class_aclmask, because pg_class_aclcheck succeeds if the role has
-/// any of the privileges, and callers require all of them.
+/// Reads the privileges from the catalogs. Uses pg_class_aclmask, because callers require all of the privileges, while
+/// pg_class_aclcheck succeeds if the role has any of them.
 fn is_granted(relation: pg_sys::Oid, privileges: Privileges) -> bool {
     let (mask, all) = (
         privileges.0 as pg_sys::AclMode,
@@ -224,14 +225,13 @@ pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
 /// Runs statements as the relation's owner for as long as this value lives.
 ///
 /// It serves two cases. First, Postgres requires SELECT for `DELETE ... WHERE key = $1`, while `cache_delete` promises
-/// to need DELETE alone. Second, a sweep over all caches must not run their triggers with the sweeper's rights. The
-/// caller's own privilege is checked before, and the statement is pgcache's own, without text of the caller. Triggers
-/// on the table then run as the owner, as they do when a foreign key cascades, but under a fixed search_path, so that
-/// unqualified names are not found in a schema of the caller. Never used where row-level security applies to the
-/// caller.
+/// to require only DELETE. Second, a sweep over all caches must not run their triggers with the sweeper's rights. The
+/// caller's own privilege is checked before, and the statement contains no text from the caller. Triggers on the table
+/// then run as the owner, as they do when a foreign key cascades, but under a fixed search_path, so that the caller's
+/// schemas cannot supply unqualified names. Must not be used if row-level security applies to the caller.
 ///
-/// A role that holds TRIGGER may have created a trigger that would run its code as the owner. So `trigger_trust`
-/// checks the triggers before any row is removed as the owner.
+/// A role with the TRIGGER privilege may have created a trigger, whose code would then run as the owner. So
+/// `trigger_trust` checks the triggers before any row is removed as the owner.
 pub struct AsOwner {
     user: pg_sys::Oid,
     context: i32,
@@ -253,9 +253,9 @@ impl AsOwner {
         AsOwner::with(relation, 0)
     }
 
-    /// Prepares to remove rows of a table that the caller did not name: the triggers' code can neither change the
-    /// session nor leave work for the commit, where it would run as the caller. Raises 42501 even for the owner,
-    /// because the owner did not request this removal.
+    /// Prepares to remove rows of a table that the caller did not name. The triggers' code can neither change the
+    /// session nor leave work for the commit, where the work would run as the caller. Raises 42501 for an untrusted
+    /// trigger even if the caller is the owner, because the owner did not request this removal.
     pub fn to_remove(relation: pg_sys::Oid) -> AsOwner {
         trigger_trust::refuse(relation);
         AsOwner::to_maintain(relation)
@@ -266,8 +266,8 @@ impl AsOwner {
         AsOwner::with(relation, pg_sys::SECURITY_RESTRICTED_OPERATION as i32)
     }
 
-    /// Acts as the owner of a function, with the same restrictions, to create a trigger that calls the function. The
-    /// caller need not have EXECUTE on it; the calling code has checked the caller's rights.
+    /// Acts as the owner of a function, with the same restrictions, to create a trigger that calls the function. So the
+    /// caller does not need EXECUTE on the function; the calling code has checked the caller's rights.
     pub fn of_function(function: pg_sys::Oid, relation: pg_sys::Oid) -> AsOwner {
         let restricted = pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
         AsOwner::become_role(trigger_trust::owner_of(function), relation, restricted)
@@ -297,9 +297,8 @@ impl AsOwner {
                 false,
             );
             pg_sys::GetUserIdAndSecContext(&mut former.user, &mut former.context);
-            // Set only where needed: Postgres takes statements under this flag for queries of a foreign key, and
-            // `pgcache.live()` shows expired rows to those queries. Triggers on the table are not queries of a foreign
-            // key.
+            // Set only if necessary, because under this flag statements look like foreign-key queries, to which
+            // `pgcache.live()` shows expired rows. Triggers on the table are not foreign-key queries.
             let see_all = match relation::forces_row_security(relation) {
                 true => pg_sys::SECURITY_NOFORCE_RLS as i32,
                 false => 0,

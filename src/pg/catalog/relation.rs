@@ -14,8 +14,8 @@ use crate::pg::value::datum::varlena_bytes;
 ///
 /// # Safety
 /// While the result is used, `relation` must be open and no catalog may be read. A catalog read may process an
-/// invalidation message for the relation, which reads its triggers again and frees the former list even while the
-/// relation is open. An ANALYZE in another session is enough to send one.
+/// invalidation message for the relation; Postgres then reads the triggers again and frees the former list, even while
+/// the relation is open. An ANALYZE in another session is enough to send such a message.
 pub(in crate::pg) unsafe fn triggers<'r>(relation: pg_sys::Relation) -> &'r [pg_sys::Trigger] {
     // SAFETY: the relation is open, and its triggers stay, by the caller's contract.
     unsafe { all_of((*relation).trigdesc) }
@@ -37,7 +37,7 @@ pub(in crate::pg) unsafe fn copied_triggers<'r>(
 /// # Safety
 /// `descriptor` is NULL, or a description of triggers that stays while the result is used.
 unsafe fn all_of<'r>(descriptor: *const pg_sys::TriggerDesc) -> &'r [pg_sys::Trigger] {
-    // SAFETY: it has numtriggers triggers, and stays by the caller's contract.
+    // SAFETY: the description has numtriggers triggers, and stays by the caller's contract.
     unsafe {
         match descriptor.is_null() {
             true => &[],
@@ -49,9 +49,9 @@ unsafe fn all_of<'r>(descriptor: *const pg_sys::TriggerDesc) -> &'r [pg_sys::Tri
     }
 }
 
-/// Returns the quoted `schema.name` of a relation that the caller has locked. Raises 42P01 if the relation is dropped
-/// nevertheless: the lock does not stop the session itself from dropping it, for example in an event trigger that a
-/// statement of pgcache fires.
+/// Returns the quoted `schema.name` of a relation that the caller has locked. Raises 42P01 if the session itself has
+/// dropped the relation, which its lock does not prevent; for example, a statement of pgcache may fire an event trigger
+/// that drops it.
 pub fn qualified(relation: pg_sys::Oid) -> CString {
     spelled(relation).unwrap_or_else(|| {
         ErrorReport::from(Error::NoSuchRelation(relation.to_u32())).report(PgLogLevel::ERROR);
@@ -96,7 +96,7 @@ pub fn is_table(relation: pg_sys::Oid) -> bool {
     kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_PARTITIONED_TABLE
 }
 
-/// Returns whether the relation is partitioned, and has no rows of its own.
+/// Returns whether the relation is a partitioned table, which stores no rows itself.
 pub fn is_partitioned(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, which returns 0 for a dropped relation.
     unsafe { pg_sys::get_rel_relkind(relation) as u8 == pg_sys::RELKIND_PARTITIONED_TABLE }
@@ -134,7 +134,7 @@ pub fn forces_row_security(relation: pg_sys::Oid) -> bool {
     of_class(relation, |class| class.relforcerowsecurity).unwrap_or(false)
 }
 
-/// Returns a field that `pick` reads from the relation's row of pg_class; None when it is dropped.
+/// Returns the field that `pick` reads from the relation's pg_class row; None if the relation is dropped.
 fn of_class<R>(
     relation: pg_sys::Oid,
     pick: impl FnOnce(&pg_sys::FormData_pg_class) -> R,
@@ -161,7 +161,8 @@ pub fn object_type(relation: pg_sys::Oid) -> pg_sys::ObjectType::Type {
     unsafe { pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relation)) }
 }
 
-/// Returns the relation's persistence from pg_class: permanent, unlogged or temporary; None when it is dropped.
+/// Returns the relation's persistence from pg_class (permanent, unlogged or temporary); None if the relation is
+/// dropped.
 pub fn persistence(relation: pg_sys::Oid) -> Option<u8> {
     of_class(relation, |class| class.relpersistence as u8)
 }
@@ -200,7 +201,7 @@ pub fn is_partition(relation: pg_sys::Oid) -> bool {
     unsafe { pg_sys::get_rel_relispartition(relation) }
 }
 
-/// Returns whether the relation has a live column of this name.
+/// Returns whether the relation has a column with this name that is not a system column.
 pub fn has_column(relation: pg_sys::Oid, name: &CStr) -> bool {
     column_number(relation, name).is_some_and(|number| number > 0)
 }
@@ -210,7 +211,7 @@ pub fn decoded(name: &CStr) -> String {
     crate::pg::encoding::decode(name.to_bytes())
 }
 
-/// Returns whether a running statement of this session has the relation open. The session has a lock on it.
+/// Returns whether a running statement of this session has the relation open. The caller holds a lock on the relation.
 pub fn is_in_use(relation: pg_sys::Oid) -> bool {
     // SAFETY: the lock keeps the relation; it is open between open and close.
     unsafe {
@@ -232,13 +233,13 @@ pub fn is_view(relation: pg_sys::Oid) -> bool {
 pub struct TriggerRow {
     pub table: pg_sys::Oid,
     pub function: pg_sys::Oid,
-    /// For a partition's copy, the trigger of the parent table that it was copied from, or InvalidOid.
+    /// For a partition's copy, the parent's trigger from which it was copied; otherwise InvalidOid.
     pub parent: pg_sys::Oid,
     /// Whether no command has updated the row or replaced the trigger since its INSERT.
     pub is_first_version: bool,
 }
 
-/// Returns a trigger by its oid. Also finds a trigger that the running command has created.
+/// Returns a trigger by its OID. Also finds a trigger that the running command has created.
 pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
     let (column, index) = (pg_sys::Anum_pg_trigger_oid, pg_sys::TriggerOidIndexId);
     first_trigger(column, trigger, index, |row| {
@@ -251,7 +252,8 @@ pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
     })
 }
 
-/// Returns the table on which a trigger was created: for a partition's copy, the original's table.
+/// Returns the table on which a trigger was created; for a partition's copy, the table of the original. Returns None if
+/// the trigger or its original does not exist.
 pub fn made_on(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
     let mut row = trigger_row(trigger)?;
     while row.parent != pg_sys::InvalidOid {
@@ -260,8 +262,8 @@ pub fn made_on(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
     Some(row.table)
 }
 
-/// Returns whether a table has a trigger of its own, not a copy of a parent's, that calls `function`. Takes no lock on
-/// the table.
+/// Returns whether a table has a trigger that calls `function` and is not a copy of a parent's trigger. Takes no lock
+/// on the table.
 pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
@@ -272,8 +274,8 @@ pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     .is_some()
 }
 
-/// Returns the parent of a partition, found through the partition's copy of the parent's trigger on `function`.
-/// Takes no lock on either.
+/// Returns the ancestor of a partition that has the trigger on `function`, found through the partition's copy of this
+/// trigger. Takes no lock on either table.
 pub fn above(partition: pg_sys::Oid, function: pg_sys::Oid) -> Option<pg_sys::Oid> {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
@@ -284,7 +286,7 @@ pub fn above(partition: pg_sys::Oid, function: pg_sys::Oid) -> Option<pg_sys::Oi
     made_on(parent)
 }
 
-/// Returns the arguments of a table's trigger that calls `function`, whether it is the table's own or a copy. Takes
+/// Returns the arguments of a table's trigger that calls `function`, even if the trigger is a copy of a parent's. Takes
 /// no lock on the table.
 pub fn trigger_arguments(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
@@ -331,13 +333,13 @@ pub fn has_virtual_column(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
 /// A row of pg_trigger while a scan reads it.
 struct FoundTrigger<'r> {
     form: &'r pg_sys::FormData_pg_trigger,
-    /// Its `t_infomask`.
+    /// The row's `t_infomask`.
     mask: u16,
-    /// `tgargs`: each argument ends with a NUL byte.
+    /// The column `tgargs`, in which each argument ends with a NUL byte.
     arguments: &'r [u8],
 }
 
-/// Returns the first result of `pick` over the rows of pg_trigger that hold this oid in `column`, which `index` covers.
+/// Returns the first result of `pick` over the pg_trigger rows with this OID in `column`, which `index` covers.
 fn first_trigger<R>(
     column: u32,
     oid: pg_sys::Oid,
@@ -389,7 +391,7 @@ fn first_trigger<R>(
     }
 }
 
-/// Returns whether a column can have a DEFAULT: it exists, and is not generated.
+/// Returns whether an existing column can have a DEFAULT, because it is not generated.
 pub fn takes_default(relation: pg_sys::Oid, column: i16) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, of an existing column.
     unsafe { pg_sys::get_attgenerated(relation, column) == 0 }
@@ -403,7 +405,7 @@ pub(in crate::pg) fn column_name(relation: pg_sys::Oid, number: i16) -> Option<C
     }
 }
 
-/// Returns the number of a live column; None where no column has this name.
+/// Returns the number of the column with this name; None if no such column exists.
 pub(in crate::pg) fn column_number(relation: pg_sys::Oid, name: &CStr) -> Option<i16> {
     // SAFETY: a syscache look-up that copies its result; 0 for a column that does not exist or was dropped.
     let number = unsafe { pg_sys::get_attnum(relation, name.as_ptr()) };

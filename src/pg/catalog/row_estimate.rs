@@ -1,5 +1,4 @@
-//! Estimates for the planner how many rows a set-returning function with one text argument returns. It estimates only
-//! for a constant argument.
+//! Estimates for the planner how many rows a set-returning function with one constant text argument returns.
 
 use pgrx::{Internal, pg_sys};
 
@@ -7,8 +6,8 @@ use crate::pg::memory::pg_list::pointers;
 use crate::pg::value::datum::{Text, Value};
 
 /// Answers the planner's request with the number that `rows` returns for the argument. Returns a null pointer for other
-/// requests, for an argument that is not a constant, and where `rows` returns None: then the planner uses the ROWS of
-/// the function's declaration.
+/// requests, for an argument that is not a constant, and if `rows` returns None; the planner then uses the ROWS of the
+/// function's declaration.
 pub fn answer(request: Option<Internal>, rows: impl FnOnce(Text) -> Option<f64>) -> Internal {
     let Some(datum) = request.and_then(|request| request.unwrap()) else {
         return Internal::from(Some(pg_sys::Datum::null()));

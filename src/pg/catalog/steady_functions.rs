@@ -1,9 +1,10 @@
-//! Checks whether an expression always gives the same result for the same values.
+//! Checks whether an expression is steady: whether it always gives the same result for the same values.
 //!
-//! The answer is one of three: always; while the settings for printing and reading values stay the same; or not.
-//! Postgres' own volatility classes are coarser. A STABLE function may depend on such settings, but also on the time,
-//! the user or the catalogs, and IMMUTABLE functions that print numbers and bytes still depend on a setting. So a
-//! STABLE function counts as steady only if it is listed here; a wrong listing would give a row two different keys.
+//! An expression may be steady always, only while the settings for printing and reading values stay the same, or never.
+//! Postgres' volatility classes are not precise enough. A STABLE function may depend on these settings, but also on the
+//! time, the user or the catalogs, and even IMMUTABLE functions that print numbers and bytes depend on a setting. So
+//! this file lists the STABLE functions that depend only on the settings. A function that is wrongly on the list could
+//! give a row two different keys.
 
 use std::ffi::{CStr, c_void};
 
@@ -15,12 +16,12 @@ use crate::pg::memory::pg_list;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// The inputs that an expression's result depends on, besides the values in it.
+/// On what an expression's result depends, besides the values in it.
 pub enum Steadiness {
     Steady,
     /// The settings of `session::temporary_settings::Texts`.
     UnderSettings,
-    /// Depends on more than these settings. Holds the name of the cause.
+    /// Depends on more than these settings. Holds a description of the cause.
     Unsteady(String),
 }
 
@@ -59,11 +60,11 @@ const UNDER_SETTINGS: [&CStr; 31] = [
     c"to_timestamp",
 ];
 
-/// Families of such functions: arithmetic and comparisons of moments.
+/// Prefixes of the names of such functions: arithmetic and comparisons of timestamps and dates.
 const FAMILIES: [&str; 3] = ["timestamptz_", "timestamp_", "date_"];
 
-/// Built-in STABLE functions that print arguments of any type: they are as steady as the output of the arguments'
-/// types.
+/// Built-in STABLE functions that print arguments of any type. They are as steady as the output functions of the
+/// arguments' types.
 const PRINTING: [&CStr; 15] = [
     c"anytextcat",
     c"array_to_json",
@@ -91,7 +92,7 @@ struct Found {
     unsteady: Option<String>,
 }
 
-/// Returns how steady an expression is. It must not contain VOLATILE functions.
+/// Returns how steady an expression is. The caller has checked that it contains no VOLATILE function.
 ///
 /// # Safety
 /// `node` is an analysed expression.
@@ -100,7 +101,7 @@ pub unsafe fn steadiness(node: *mut Node) -> Steadiness {
         follows_settings: false,
         unsteady: None,
     };
-    // SAFETY: the walk is a sequence of plain values and of catalog look-ups that are guarded by themselves.
+    // SAFETY: the walk is a sequence of plain values and of catalog look-ups that have their own guards.
     unsafe { guarded(|| walk(node, (&raw mut found).cast())) };
     match (found.unsteady, found.follows_settings) {
         (Some(name), _) => Steadiness::Unsteady(name),
@@ -109,7 +110,7 @@ pub unsafe fn steadiness(node: *mut Node) -> Steadiness {
     }
 }
 
-/// Walks an expression; returns true and stops at a node that is not steady.
+/// Walks an expression. Stops and returns true at a node that is not steady.
 ///
 /// # Safety
 /// As `called_functions::may_call_a_users`; `context` is a [`Found`].
@@ -152,7 +153,7 @@ impl Found {
         true
     }
 
-    /// Records a call of a function. Returns true where the function is not steady.
+    /// Records a call of a function. Returns true if the function is not steady.
     ///
     /// # Safety
     /// The function exists; `arguments` is NULL or a list of expressions.
@@ -181,8 +182,7 @@ impl Found {
         }
     }
 
-    /// Records that a value of a type is printed or read. Returns true where printing or reading this type is not
-    /// steady.
+    /// Records that a value of a type is printed or read. Returns true if printing or reading the type is not steady.
     ///
     /// # Safety
     /// The type exists.

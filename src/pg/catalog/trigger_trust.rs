@@ -1,13 +1,13 @@
-//! Checks whether the triggers of a table are safe to fire when the extension changes its rows as the table's owner.
+//! Checks whether a table's triggers are safe to fire while the extension removes rows as the table's owner.
 //!
-//! Any role that holds TRIGGER on a table can create triggers on it, and no catalog records which role created one.
-//! So the check looks at the code that a trigger runs. Its function must belong to a role that has the owner's
-//! privileges anyway. Its condition may call only functions that cannot run another role's code, whatever their
-//! arguments are.
+//! Any role with the TRIGGER privilege on a table can create triggers on it, and no catalog records which role created
+//! a trigger. So the check examines the code that the trigger runs. The trigger's function must belong to a role that
+//! has the owner's privileges anyway. The trigger's condition may call only functions that cannot run another role's
+//! code, whatever their arguments are.
 //!
-//! The check runs under a lock that blocks new triggers until the transaction ends. CREATE OR REPLACE FUNCTION between
-//! the check and the call keeps the function's owner. SECURITY DEFINER does not make a function harmless: its owner may
-//! remove that property between the check and the call, and no lock prevents this.
+//! The check runs under a lock that blocks new triggers until the transaction ends. The lock does not block CREATE OR
+//! REPLACE FUNCTION, which keeps the function's owner. A SECURITY DEFINER function is not trusted for this property,
+//! because its owner may remove the property between the check and the call, which no lock prevents.
 
 use std::ffi::{CStr, c_void};
 
@@ -41,7 +41,7 @@ const HARMLESS: [u32; 11] = [
     pg_sys::F_TO_CHAR_TIMESTAMPTZ_TEXT,
 ];
 
-/// Raises 42501 if removing rows as the table's owner would run code of a role that lacks the owner's privileges.
+/// Raises 42501 if the removal of rows as the table's owner would run code of a role that lacks the owner's privileges.
 /// The caller holds a writer's lock on the table.
 ///
 /// The triggers of a partitioned table's partitions run, too, so this function locks all partitions.
@@ -119,7 +119,8 @@ unsafe fn judge(trigger: &pg_sys::Trigger, table: Oid, owner: Oid) -> Option<Err
 /// Returns whether the owner may run a function without running another role's code: the function is Postgres' own or
 /// pgcache's, or belongs to a role that has the owner's privileges.
 fn is_trusted(function: Oid, owner: Oid) -> bool {
-    // pgcache's functions are written in C. The role that created them was a superuser then, but need not be one now.
+    // pgcache's functions are written in C. The role that created them was a superuser at that time, but need not be
+    // one now.
     let ours = || {
         let ours = [own::RECORD, own::RECORD_TRUNCATE];
         let of_sources = [own::INVALIDATE, own::INVALIDATE_ALL];
@@ -198,7 +199,7 @@ unsafe extern "C-unwind" fn note_functions(node: *mut Node, context: *mut c_void
 unsafe extern "C-unwind" fn note_function(function: Oid, context: *mut c_void) -> bool {
     // SAFETY: as in `note_functions`.
     let called = unsafe { &mut *context.cast::<Called>() };
-    // No error may leave Postgres' walker here; so when memory runs out, the functions count as not shown.
+    // No error may unwind through Postgres' walker. So if memory runs out, the functions count as not shown.
     called.shown &= called.functions.try_reserve(1).is_ok();
     if called.shown {
         called.functions.push(function);

@@ -1,13 +1,13 @@
 //! A memory reserve that lets each process report that it is out of memory.
 //!
-//! Without the reserve, running out of memory would stop the server in two ways. First, a failed allocation in Rust
-//! aborts the process, and Postgres restarts the whole server when a backend aborts. Second, pgrx copies an error of
-//! Postgres that passes through Rust, in the memory context of the failed code; if the copy fails, it raises an error
-//! in the same place again, until Postgres gives up with a PANIC.
+//! Without the reserve, running out of memory could stop the server in two ways. First, a failed allocation in Rust
+//! aborts the process, and Postgres restarts the whole server when a backend aborts. Second, pgrx copies a Postgres
+//! error that passes through Rust, in the memory context of the failed code. If the copy fails, it raises an error in
+//! the same place again, until Postgres gives up with a PANIC.
 //!
-//! So each backend reserves a block that it does not use. It returns the block to the system as soon as a small
-//! allocation of Rust fails or Postgres reports "out of memory", and allocates the block again later. Allocations whose
-//! size depends on a user do not rely on the reserve: they go through `pg::memory`, which raises an error itself.
+//! So each backend reserves a block that it does not use. It returns the block to the system as soon as a small Rust
+//! allocation fails or Postgres reports "out of memory", and allocates the block again later. Allocations whose size
+//! depends on a user do not rely on the reserve; they go through `pg::memory`, which raises an error itself.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -19,9 +19,10 @@ use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 use crate::error::Error;
 use crate::pg::encoding;
 
-/// The emergency memory, 2 MB: after a refusal, a memory context requests blocks of at most 1 MB.
+/// The emergency memory, 2 MB. It suffices, because after a failed allocation a memory context tries smaller blocks,
+/// down to 1 MB.
 const BLOCK: Layout = Layout::new::<[u64; 256 * 1024]>();
-/// The size in bytes of the largest allocation that the reserve covers. A larger one goes through `pg::memory`,
+/// The size in bytes of the largest allocation that the reserve covers. A larger allocation goes through `pg::memory`,
 /// which raises an error.
 const SMALL: usize = 64 * 1024;
 
@@ -34,7 +35,7 @@ static BLOCK_AT: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// The system's allocator, which falls back on the emergency memory.
+/// The system's allocator. If a small allocation fails, it releases the emergency memory and tries again.
 struct Allocator;
 
 // SAFETY: the system allocator does all work; a retry passes the same arguments.
@@ -89,8 +90,8 @@ pub fn acquire() -> bool {
     !BLOCK_AT.load(Relaxed).is_null()
 }
 
-/// pgcache's entry in Postgres' chain of error context callbacks. It is the last entry, and runs for each error before
-/// pgrx copies the error.
+/// pgcache's entry in Postgres' chain of error context callbacks. It is the last entry, and its callback runs for each
+/// error before pgrx copies the error.
 static mut LISTENER: pg_sys::ErrorContextCallback = pg_sys::ErrorContextCallback {
     previous: null_mut(),
     callback: Some(at_report),
@@ -107,7 +108,7 @@ unsafe extern "C-unwind" fn at_report(_arg: *mut std::ffi::c_void) {
 }
 
 /// Ensures that the emergency memory exists and that an error releases it in time; raises 53200 if memory is lacking.
-/// Each SQL function calls this at its start, before it holds anything that an error would have to undo.
+/// Each SQL function calls this at its start, before it holds anything that would have to be undone after an error.
 #[inline]
 pub fn secure() {
     // SAFETY: the code only compares the addresses of two variables of this process.
@@ -118,8 +119,8 @@ pub fn secure() {
 }
 
 /// Adds the entry at the end of the chain, and allocates the emergency memory. The other entries belong to running
-/// functions; each function removes its own at its end, so this entry remains as the only one. An error that ends the
-/// transaction empties the chain.
+/// functions, which remove them when they end, so that only this entry remains. An error that ends the transaction
+/// empties the chain.
 #[cold]
 fn secure_anew() {
     // SAFETY: each link lives while it is in the chain, and the chain ends with NULL or with pgcache's entry.
@@ -136,14 +137,14 @@ fn secure_anew() {
     }
 }
 
-/// Raises 53200 for an allocation of this many bytes. pgrx copies the error's message in the current memory context,
-/// where no code would catch a second error. So this function first releases the emergency memory, and makes
-/// ErrorContext current, which Postgres reserves for this case.
+/// Raises 53200 for a failed allocation of this many bytes. pgrx copies the error's message into the current memory
+/// context, and no code would catch a second error there. So this function first releases the emergency memory, and
+/// makes ErrorContext current, which Postgres reserves for this case.
 #[cold]
 pub fn exhausted(size: usize) -> ! {
     give_back();
     // SAFETY: CurrentMemoryContext is a variable of this process, and ErrorContext exists in every backend; the code
-    // that catches the error sets a memory context of its own.
+    // that catches the error sets its own memory context.
     unsafe { pg_sys::CurrentMemoryContext = pg_sys::ErrorContext };
     loop {
         ErrorReport::from(Error::OutOfMemory(size)).report(PgLogLevel::ERROR); // does not return

@@ -1,7 +1,7 @@
 //! Allocates memory for objects whose size depends on a user: values, rows, batches.
 //!
-//! Running out of memory must be an error of the statement (53200). Rust's own collections would instead abort the
-//! process, and so restart the server. So code allocates memory here if its size grows with an argument or a table.
+//! Running out of memory must be an error of the statement (53200). With Rust's own collections, it would abort the
+//! process and so restart the server. So code allocates memory here if its size grows with an argument or a table.
 //! `pg::memory::emergency` covers small allocations.
 
 pub mod emergency;
@@ -19,7 +19,7 @@ use pgrx::pg_sys;
 const LARGEST: usize = 0x3FFF_FFFF;
 
 unsafe extern "C-unwind" {
-    // With the flag MCXT_ALLOC_NO_OOM, raises no error for a size up to MaxAllocSize, so it needs no guard of pgrx.
+    // With the flag MCXT_ALLOC_NO_OOM, raises no error for a size up to MaxAllocSize, so it needs no pgrx guard.
     fn palloc_extended(size: pg_sys::Size, flags: i32) -> *mut std::ffi::c_void;
 }
 

@@ -1,16 +1,16 @@
-//! Copies Postgres' lists into Rust's.
+//! Copies Postgres lists into Rust vectors.
 
 use pgrx::pg_sys;
 
-/// Returns the oids in a list; none for NULL.
+/// Returns the OIDs in a list; the list NULL is empty.
 ///
 /// # Safety
-/// `list` is NULL or a list of oids.
+/// `list` is NULL or a list of OIDs.
 pub unsafe fn oids(list: *mut pg_sys::List) -> Vec<pg_sys::Oid> {
     if list.is_null() {
         return Vec::new();
     }
-    // SAFETY: a list has `length` cells, here each with an oid.
+    // SAFETY: a list has `length` cells, here each with an OID.
     unsafe {
         (0..(*list).length as usize)
             .map(|i| (*(*list).elements.add(i)).oid_value)
@@ -18,7 +18,7 @@ pub unsafe fn oids(list: *mut pg_sys::List) -> Vec<pg_sys::Oid> {
     }
 }
 
-/// Returns the elements of a list of pointers; none for NULL.
+/// Returns the elements of a list of pointers; the list NULL is empty.
 ///
 /// # Safety
 /// `list` is NULL or a list of pointers to `T`.

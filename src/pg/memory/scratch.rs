@@ -20,8 +20,8 @@ impl Scratch {
         })
     }
 
-    /// Runs `work`, whose allocations in Postgres' memory go to this context; the caller may not use them afterwards.
-    /// The next step frees them, including allocations that an error left behind.
+    /// Runs `work`, whose Postgres allocations go to this context. The caller must not use them afterwards: the next
+    /// step frees them, together with allocations that an error left behind.
     pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
         // SAFETY: the context lives as long as the process, and the caller's lives through this call; after an error
         // the abort sets another context.

@@ -1,13 +1,13 @@
-//! Declares functions of Postgres without pgrx's guard around each call, and runs a sequence of them under one
-//! guard.
+//! Declares Postgres functions without pgrx's guard around each call, and runs a sequence of calls under one guard.
 //!
-//! pgrx sets up a `sigsetjmp` for every call. A table access makes some forty calls, so one guard around the whole
+//! pgrx's guard calls `sigsetjmp` for every call. A table access makes some forty calls, so one guard around the whole
 //! sequence saves most of this cost. All such sequences run in [`guarded`], and three rules keep it sound:
 //!
 //! 1. A sequence holds nothing that must be dropped, because an error jumps over its stack frames.
-//! 2. It calls only functions of this list, or functions through Postgres' own tables of functions, and no function
-//!    that pgrx guards. It cannot panic: no indexing, no unwrap, no checked arithmetic.
-//! 3. It opens only objects of Postgres (relations, scans, pins, locks), which the abort after an error releases.
+//! 2. It calls only functions of the list below, or functions through Postgres' own tables of functions, and no
+//!    function that pgrx guards. It cannot panic, so it contains no indexing, no unwrap and no arithmetic that may
+//!    overflow.
+//! 3. It opens only Postgres objects (relations, scans, pins, locks), which the abort after an error releases.
 
 use pgrx::pg_sys::{self, *};
 
@@ -63,7 +63,7 @@ unsafe extern "C-unwind" {
     pub fn slot_getsomeattrs_int(slot: *mut TupleTableSlot, attributes: i32);
     pub fn pg_detoast_datum_copy(varlena: *mut varlena) -> *mut varlena;
 
-    // Index scans. How a scan begins differs by version.
+    // Index scans. The function that begins a scan differs by version, so it is in `pg::version`.
     pub fn ScanKeyInit(
         entry: ScanKey,
         attribute: AttrNumber,
@@ -88,7 +88,8 @@ unsafe extern "C-unwind" {
     pub fn heap_finish_speculative(table: Relation, tid: ItemPointer);
     pub fn heap_abort_speculative(table: Relation, tid: ItemPointer);
 
-    // The executor's part of an insertion. How index entries are made differs by version.
+    // The executor's part of an insertion. The function that makes index entries differs by version, so it is in
+    // `pg::version`.
     pub fn CreateExecutorState() -> *mut EState;
     pub fn FreeExecutorState(state: *mut EState);
     pub fn InitResultRelInfo(
@@ -115,7 +116,7 @@ unsafe extern "C-unwind" {
     pub fn MemoryContextAllocZero(context: MemoryContext, size: Size) -> *mut std::ffi::c_void;
 }
 
-/// Runs a sequence of unguarded calls under one guard, which turns an error of Postgres into a panic of pgrx.
+/// Runs a sequence of unguarded calls under one guard, which turns a Postgres error into a pgrx panic.
 ///
 /// # Safety
 /// The sequence must follow the rules of this file. The bound `Copy` keeps the sequence from returning anything that
@@ -127,14 +128,14 @@ pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(sequence) }
 }
 
-/// Makes the session's earlier changes visible to its next read. Does nothing in parallel mode: the session has changed
-/// nothing since parallel mode began, although the enclosing statement may write (`CREATE TABLE ... AS SELECT`).
+/// Makes the session's earlier changes visible to its next read. Does nothing in parallel mode, because the session has
+/// changed nothing since parallel mode began, even if the enclosing statement writes (`CREATE TABLE ... AS SELECT`).
 ///
 /// # Safety
 /// Inside of [`guarded`].
 #[inline(always)]
 pub unsafe fn see_own_writes() {
-    // SAFETY: both functions are in the list of this file, so `guarded` may contain them; outside of parallel mode a
+    // SAFETY: both functions are in the list of this file, so `guarded` may contain them; outside parallel mode a
     // command may begin.
     unsafe {
         if !IsInParallelMode() {
@@ -149,8 +150,8 @@ pub unsafe fn see_own_writes() {
 /// Inside of [`guarded`], with no lightweight lock held.
 #[inline(always)]
 pub unsafe fn check_for_interrupts() {
-    // SAFETY: signal handlers of this process write the flag, hence the volatile read; the call may raise inside of
-    // the caller's `guarded`.
+    // SAFETY: signal handlers of this process write the flag, so the read is volatile; the call may raise inside the
+    // caller's `guarded`.
     unsafe {
         if (&raw const InterruptPending).read_volatile() != 0 {
             ProcessInterrupts();
@@ -186,7 +187,7 @@ pub unsafe fn materialize_slot(slot: *mut TupleTableSlot) {
     }
 }
 
-/// Returns a column of the row in a slot, by its number from 1; None for NULL.
+/// Returns the column with this number, from 1, of the row in a slot; None means NULL.
 ///
 /// # Safety
 /// Inside of [`guarded`]; the slot holds a row of a table that has this column. The datum is valid while the slot holds

@@ -1,9 +1,10 @@
-//! The cursors of SCAN commands that read a table: the last key of each call, in a ring that all executors share.
+//! Keeps the cursors of SCAN commands that read a table: the last key that each call returned, in a ring that all
+//! executors share.
 //!
-//! A cursor of the protocol is a number, which a client may use in another connection. So this ring keeps the key, and
-//! the cursor is the key's position. The ring has a fixed size: newer cursors overwrite old ones, and a restart loses
-//! all cursors. A lost cursor is detected and never returns another key, because the ring does not reuse positions
-//! while the server runs, and stores a checksum with each key.
+//! In the Redis protocol a cursor is a number, which a client may use on another connection. So the ring keeps the key,
+//! and the cursor is the key's position. The ring has a fixed size, so new cursors overwrite old cursors, and a restart
+//! loses all cursors. A lost cursor is detected and never returns another key, because the ring does not reuse
+//! positions while the server runs, and stores a checksum with each key.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -19,10 +20,10 @@ use crate::pg::shmem::zeroed::{self, Piece};
 const LOCK: &CStr = c"PgcacheCursors";
 /// The ring's size in words of eight bytes: room for some 40,000 keys of 24 bytes.
 const WORDS: usize = (2 << 20) / 8;
-/// Words before a key: its length and the checksum.
+/// The number of words before a key, which hold its length and the checksum.
 const HEAD: usize = 2;
-/// The lowest number of a cursor. Numbers stay below 2^53, the limit up to which every client represents integers
-/// exactly; no server writes 2^40 words.
+/// The lowest number of a cursor. Numbers stay below 2^53, up to which every client represents integers exactly,
+/// because no server writes 2^40 words in its lifetime.
 const FIRST: u64 = 1 << 52;
 
 #[repr(C)]
@@ -61,7 +62,7 @@ pub fn register() {
     zeroed::register(Piece {
         name: c"pgcache resp cursors",
         bytes: HEAD_BYTES,
-        // The words are not zeroed: a reader reads only words that were written.
+        // The words need not be zeroed, because a reader reads only words that were written.
         unmade: size_of::<Ring>() - HEAD_BYTES,
         request,
         given,
@@ -85,7 +86,7 @@ fn given(ring: NonNull<u8>) {
 /// Runs `work` on the ring under its lock; returns None if the Redis protocol is off.
 fn alone<R>(work: impl FnOnce(&mut Ring) -> R) -> Option<R> {
     let shared = SHARED.get()?;
-    // SAFETY: ring and lock lie in shared memory for as long as the server lives; only the process that holds the lock
+    // SAFETY: ring and lock are in shared memory as long as the server runs; only the process that holds the lock
     // accesses the ring. `work` raises no error and does not wait.
     unsafe {
         pg_sys::LWLockAcquire(shared.lock.as_ptr(), pg_sys::LWLockMode::LW_EXCLUSIVE);

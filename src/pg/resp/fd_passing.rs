@@ -1,10 +1,10 @@
 //! Passes a client's connection from the first network process, which accepts it, to another network process, by
 //! sending its descriptor in a datagram.
 //!
-//! Each other network process has an inbox: a unix socket in `pg_stat_tmp`, a folder of the data directory that
-//! exists in every version, that only the server's user can reach, and that no backup includes. A network process
-//! opens its inbox itself, so that no other process of the server inherits the inbox or connections that arrive in
-//! it. If a network process ends, the kernel closes the connections left in its inbox.
+//! Each network process except the first has an inbox: a unix socket in `pg_stat_tmp`. This folder of the data
+//! directory exists in every version, only the server's user can reach it, and no backup includes it. A network process
+//! opens its inbox itself, so that no other process of the server inherits the inbox or the connections that arrive in
+//! it. If a network process ends, the kernel closes the connections that are left in its inbox.
 
 use std::fs;
 use std::io;
@@ -17,13 +17,13 @@ use socket2::SockAddr;
 
 use crate::pg::resp::system;
 
-/// Returns the path of a network process's inbox, relative to the data directory, the working directory of every
-/// process.
+/// Returns the path of a network process's inbox, relative to the data directory, which is the working directory of
+/// every process.
 fn path(network: usize) -> PathBuf {
     format!("pg_stat_tmp/pgcache_resp_network.{network}").into()
 }
 
-/// The bytes of a control message with one descriptor. 64 bytes are more than any system needs.
+/// Room for a control message with one descriptor. 64 bytes are more than any system needs.
 #[repr(C, align(16))]
 struct Control([u8; 64]);
 
@@ -60,7 +60,7 @@ impl Outbox {
         Ok(Outbox(socket))
     }
 
-    /// Sends a connection and a number to a network process; fails at once if that process cannot take it now.
+    /// Sends a connection and a number to a network process. Fails at once if the inbox has no room now.
     pub fn send(&self, network: usize, number: u64, socket: BorrowedFd<'_>) -> io::Result<()> {
         let address = SockAddr::unix(path(network))?;
         let mut word = number.to_le_bytes();
@@ -94,14 +94,14 @@ pub struct Inbox {
     path: PathBuf,
 }
 
-/// A received connection and its number; None if the descriptor was lost on the way.
+/// A received connection and its number. `socket` is None if the descriptor was lost on the way.
 pub struct Handed {
     pub number: u64,
     pub socket: Option<OwnedFd>,
 }
 
 impl Inbox {
-    /// Opens the inbox of this process, the network process of this number, and removes the inbox of its predecessor.
+    /// Opens the inbox of this process, network process `network`, and removes its predecessor's inbox.
     pub fn open(network: usize) -> io::Result<Inbox> {
         let path = path(network);
         match fs::remove_file(&path) {
@@ -114,7 +114,7 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// Takes the next connection; None if none waits.
+    /// Takes the next connection; returns None if the inbox is empty.
     pub fn take(&self) -> io::Result<Option<Handed>> {
         let mut word = [0; 8];
         let mut control = Control([0; 64]);
@@ -163,7 +163,7 @@ impl AsFd for Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        // If this fails, the successor removes the file.
+        // A failure is ignored, because the successor removes the file.
         let _ = fs::remove_file(&self.path);
     }
 }

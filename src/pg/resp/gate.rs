@@ -1,15 +1,15 @@
-//! A lock that lets one network process run a command while the other network processes run none. It serves EXEC, and
-//! commands on several keys that must be atomic. A single network process needs no lock, because it runs one command
-//! after the other.
+//! The gate: a lock that lets one network process run a command while all other network processes run none. EXEC and
+//! atomic commands on several keys need it. A single network process needs no gate, because it runs one command after
+//! the other.
 //!
-//! Before a network process serves a client, it enters the gate: it marks itself as inside in a word of its own, and
-//! then checks whether another process has claimed exclusive use. A process that wants exclusive use first claims it,
-//! and then waits until no other process is inside. Each side writes before it reads, so of two processes at least one
-//! sees the other. A process that waits is not inside; otherwise two processes that both want exclusive use would wait
-//! for each other.
+//! Before a network process serves a client, it enters the gate: it marks itself as inside in its own word, and then
+//! checks whether another process has claimed exclusive use. A process that needs exclusive use first claims it, and
+//! then waits until no other process is inside. Each side writes before it reads, so at least one of two processes sees
+//! the other. A waiting process is not inside; otherwise two processes that both need exclusive use would wait for each
+//! other.
 //!
-//! A network process that crashes leaves its words set. A process that waits for another process checks whether the
-//! other still runs. The successor of a crashed process clears the words.
+//! A network process that crashes leaves its words set. A process that waits for another process checks now and then
+//! whether the other process still runs. The successor of a crashed process clears the words.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -22,12 +22,12 @@ use crate::pg::worker::background;
 const SPINS: usize = 500;
 /// The sleep between later checks. It is short, because processes are inside only for a short time.
 const NAP: Duration = Duration::from_micros(50);
-/// The interval at which a waiting process checks whether the other process still runs.
+/// The interval at which a waiting process checks whether the process for which it waits still runs.
 const LOOK: Duration = Duration::from_millis(2);
 
 #[repr(C, align(64))]
 struct Inside {
-    /// 1: the process is inside.
+    /// 1 while the process is inside.
     word: AtomicU32,
     /// The id of the process.
     pid: AtomicU32,
@@ -35,7 +35,7 @@ struct Inside {
 
 #[repr(C, align(64))]
 pub(super) struct Shared {
-    /// The number of the network process with exclusive use, plus 1; 0: none.
+    /// The number of the network process with exclusive use, plus 1; 0 if none has it.
     alone: AtomicU32,
     networks: [Inside; MOST_PROCESSES],
 }
@@ -55,7 +55,7 @@ pub struct Entered(Gate);
 pub struct Alone(Option<Gate>);
 
 impl Gate {
-    /// Opens the gate for this process, the network process of this number, and clears what its predecessor left.
+    /// Opens the gate for this process, network process `number`, and clears the words that its predecessor left set.
     pub(super) fn begin(shared: &'static Shared, number: usize) -> Gate {
         let gate = Gate { shared, number };
         gate.own().word.store(0, SeqCst);
@@ -72,14 +72,14 @@ impl Gate {
         self.number as u32 + 1
     }
 
-    /// Gives up the exclusive use of the network process of this number.
+    /// Ends the exclusive use of the network process with this number, if it has it.
     fn free(&self, number: usize) {
         let mark = number as u32 + 1;
         let alone = &self.shared.alone;
         alone.compare_exchange(mark, 0, SeqCst, Relaxed).ok();
     }
 
-    /// Enters the gate; waits while another process has exclusive use.
+    /// Enters the gate. Waits while another process has exclusive use.
     #[inline]
     pub fn enter(self) -> Entered {
         loop {
@@ -121,8 +121,8 @@ impl Gate {
         Alone(Some(self))
     }
 
-    /// Waits until no process has exclusive use. Returns false if this process was requested to end; it then stops
-    /// waiting.
+    /// Waits until no process has exclusive use. Stops waiting and returns false if the end of this process was
+    /// requested.
     #[cold]
     fn wait_for_alone(&self) -> bool {
         let alone = &self.shared.alone;
@@ -141,8 +141,8 @@ impl Gate {
     }
 }
 
-/// Waits until `is_done` returns true, and calls `look` every few milliseconds to check on the other process. Returns
-/// false if this process was requested to end.
+/// Waits until `is_done` returns true, and calls `look` every few milliseconds to check whether the other process still
+/// runs. Returns false if the end of this process was requested.
 fn wait(is_done: impl Fn() -> bool, look: impl Fn()) -> bool {
     for _ in 0..SPINS {
         if is_done() {

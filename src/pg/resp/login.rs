@@ -1,5 +1,5 @@
-//! Reads from the catalogs the attributes of a role that logs in, and the attributes of the served database.
-//! `resp::auth` decides whether they admit a client.
+//! Reads from the catalogs the attributes of a role that logs in, and those of the served database. `resp::auth`
+//! decides by them whether to admit a client.
 
 use std::ffi::{CStr, CString};
 
@@ -14,9 +14,9 @@ use crate::pg::version;
 pub struct Role {
     pub can_login: bool,
     pub is_superuser: bool,
-    /// CONNECTION LIMIT; None: no limit.
+    /// CONNECTION LIMIT; None means no limit.
     pub connections: Option<u32>,
-    /// VALID UNTIL, the time when the password expires.
+    /// VALID UNTIL, the time at which the password expires.
     pub valid_until: Option<Timestamp>,
 }
 
@@ -79,7 +79,7 @@ pub fn may_connect(role: Oid) -> bool {
 
 /// Returns the number of Postgres sessions of the role.
 pub fn sessions_of(role: Oid) -> u32 {
-    // SAFETY: counts in shared memory under a lock of its own.
+    // SAFETY: counts in shared memory under the function's own lock.
     u32::try_from(unsafe { pg_sys::CountUserBackends(role) }).unwrap_or(0)
 }
 
@@ -99,7 +99,8 @@ pub fn names_are_per_database() -> bool {
     }
 }
 
-/// The predefined roles whose members may see all sessions, and end sessions of other roles.
+/// The predefined roles pg_monitor, whose members may see all sessions, and pg_signal_backend, whose members may end
+/// sessions of other roles.
 pub const MONITOR: Oid = Oid::from_u32(3373);
 pub const SIGNAL_BACKEND: Oid = Oid::from_u32(4200);
 

@@ -1,8 +1,8 @@
 //! A ring in shared memory that carries PUBLISH messages to the network processes: messages that sessions send with
-//! `pgcache.publish`, and messages of clients whose subscribers are connected to another network process.
+//! `pgcache.publish`, and messages that a client sends to subscribers of other network processes.
 //!
-//! Writers and readers do not wait for each other (`pgcache_store::ring`). A network process that was too slow reports
-//! a loss; it cannot know which messages were lost.
+//! Writers and readers do not wait for each other (`pgcache_store::ring`). A network process that was too slow notices
+//! that it lost messages, but not which messages.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +12,17 @@ use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::shared_memory;
 
 /// The ring's size in bytes. A network process reads all messages in each round of its event loop, so the ring must
-/// hold the messages of the longest round.
+/// have room for the messages that arrive during the longest round.
 const ROOM: usize = 4 << 20;
 const WORDS: usize = ROOM / 8;
-/// The maximum number of bytes that one transaction may send: less than the ring, so that other messages find room.
+/// The maximum number of bytes that one transaction may send. It is less than the ring, so that other messages find
+/// room.
 pub const MOST: usize = 1 << 20;
 /// A message that its sender does not finish within this time counts as lost. The sender copies the message without
-/// waiting, so it is late only if it does not run.
+/// waiting, so it takes that long only if it is not running.
 const UNFINISHED: Duration = Duration::from_secs(1);
 
-/// Bytes of shared memory.
+/// The bytes of shared memory that the ring takes.
 pub const BYTES: usize = size_of::<Ring<WORDS>>();
 
 /// A message: its channel and its text.
@@ -41,7 +42,7 @@ pub struct Reader {
     unread: ring::Reader<'static, WORDS>,
     /// The sender number of the network process's own messages, which it skips.
     own: u64,
-    /// The time since which the next message is unfinished; None if it is not.
+    /// The time since which the next message has been unfinished; None if it is finished.
     unfinished: Option<Instant>,
 }
 
@@ -75,8 +76,9 @@ impl Messages {
         Some(Messages { ring })
     }
 
-    /// Puts all of these messages into the ring, in order, and wakes the network processes. It never fails, because
-    /// sessions call it after their transaction has committed. Together the messages take at most [`MOST`] bytes.
+    /// Puts all of these messages into the ring, in order, and wakes the network processes. Never fails, as required of
+    /// a function that sessions call after their transaction has committed. Together the messages take at most [`MOST`]
+    /// bytes.
     pub fn send<'a>(&self, messages: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         messages.for_each(|(channel, text)| self.put(SESSION, channel, text));
         if let Some(registry) = ClientRegistry::of_server() {
@@ -95,7 +97,7 @@ impl Messages {
         self.ring.append([lengths, sender], &[channel, text]);
     }
 
-    /// Returns a reader for the network process of this number that begins at the present end of the ring.
+    /// Returns a reader for the network process with this number, which begins at the current end of the ring.
     pub fn reader(self, network: usize) -> Reader {
         Reader {
             unread: ring::Reader::begin(self.ring),
@@ -106,7 +108,7 @@ impl Messages {
 }
 
 impl Reader {
-    /// Returns whether messages wait, or a message is unfinished.
+    /// Returns whether the ring has unread messages, finished or not.
     #[inline]
     pub fn has_more(&self) -> bool {
         self.unread.is_behind()
@@ -118,7 +120,7 @@ impl Reader {
         self.unread.is_ready()
     }
 
-    /// Skips all messages that wait to be read.
+    /// Skips all unread messages.
     pub fn pass(&mut self) {
         self.unread.pass();
     }

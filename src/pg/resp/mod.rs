@@ -1,8 +1,8 @@
-//! The calls of the Redis protocol's server into Postgres and the operating system, and its shared memory: everything
-//! in the protocol that needs unsafe code.
+//! The part of the Redis protocol's server that needs unsafe code: its calls to Postgres and the operating system, and
+//! its shared memory.
 //!
-//! - [`process`], [`sleep`], [`socket_mode`], [`system`]: start and sleep of the processes, and their calls to the
-//!   operating system.
+//! - [`process`], [`sleep`], [`socket_mode`], [`system`]: start the processes, let them sleep, and call the operating
+//!   system.
 //! - [`work_queue`], [`standby_waits`]: the queue between network processes and executors, and the executors that wait
 //!   for a standby.
 //! - [`client_registry`], [`messages`], [`slow_log`], [`cursors`]: state that sessions and executors also read.
@@ -10,7 +10,7 @@
 //!   and the passing of connections between them.
 //! - [`shared_memory`]: the memory of the client registry, of the messages, and of the state that several network
 //!   processes share.
-//! - [`hba`], [`login`], [`password`]: pg_hba.conf, the catalogs and stored passwords.
+//! - [`hba`], [`login`], [`password`]: read pg_hba.conf, the catalogs and stored passwords.
 //!
 //! Commands are parsed and run in `crate::resp`. These files must not depend on `crate::resp`, so that a reviewer can
 //! read the unsafe code without it.

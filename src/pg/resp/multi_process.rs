@@ -1,5 +1,5 @@
-//! Shared state that exists only with several network processes: the gate, and for each process the tables of channels
-//! and patterns that its clients have subscribed to.
+//! Shared state that exists only with several network processes: the gate, and for each process the channels and
+//! patterns to which its clients have subscribed.
 
 use crate::pg::resp::gate::{self, Gate};
 use crate::pg::resp::process::MOST_PROCESSES;
@@ -26,8 +26,8 @@ pub struct MultiProcess {
     pub readers: &'static [Readers],
 }
 
-/// Opens the shared state for this process, the network process of this number among `networks`. Returns None if it is
-/// the only one.
+/// Opens the shared state for this process, network process `number` of `networks`. Returns None if it is the only
+/// network process.
 pub fn begin(number: usize, networks: usize) -> Option<MultiProcess> {
     let memory = shared_memory::of_server()?.networks?;
     // SAFETY: the memory begins at an aligned address and has the bytes that `bytes` returns for the same number of

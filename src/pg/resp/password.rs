@@ -1,9 +1,10 @@
 //! Checks a client's password against the stored password of its role.
 //!
-//! Three rules hold. First, a wrong password takes as long as a right one that is new, and so does any password for a
-//! role that does not exist; otherwise the time would reveal roles. Second, a password that was verified once is
-//! recognized without the work of SCRAM, while the stored secret stays the same. Third, memory keeps no password and no
-//! data that an attacker could use to guess one: only a keyed hash, whose key exists only in this process.
+//! Three rules hold. First, the check of a wrong password takes as long as the first check of a right password, even if
+//! the role does not exist; otherwise the time would reveal which roles exist. Second, a password that was verified
+//! once is recognized without the work of SCRAM, as long as the stored secret stays the same. Third, memory keeps no
+//! password and no data from which an attacker could guess one: only a keyed hash, whose key exists only in this
+//! process.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -28,7 +29,7 @@ const PG_SHA256: c_int = 3;
 const STATUS_OK: c_int = 0;
 /// The longest password that Postgres accepts from a client (PG_MAX_AUTH_TOKEN_LENGTH of libpq/auth.h).
 const LONGEST: usize = 65_535;
-/// The maximum number of remembered roles; at one more, the process forgets all of them.
+/// The maximum number of remembered roles. When it is exceeded, the process forgets all of them.
 const REMEMBERED: usize = 1_024;
 
 /// The keyed hash of a stored secret and a password.
@@ -40,9 +41,9 @@ thread_local! {
 }
 
 /// Returns whether this is the password of the role, and has not expired (VALID UNTIL). The first check of a password
-/// takes some milliseconds. `scram_only`: a password that is stored as md5 does not count.
+/// takes some milliseconds. With `scram_only`, returns false for a password that is stored as md5.
 pub fn is_right(role: Oid, name: &CStr, password: &[u8], scram_only: bool) -> bool {
-    // Like Postgres, this accepts no empty password, whatever secret is stored.
+    // Like Postgres, accepts no empty password, whatever secret is stored.
     let fits = (1..=LONGEST).contains(&password.len());
     let Some(password) = CString::new(password).ok().filter(|_| fits) else {
         return false;
@@ -88,7 +89,7 @@ fn verify(name: &CStr, secret: &CStr, password: &CStr) -> bool {
     }
 }
 
-/// Does the work of a verification without a result, so that a refusal takes as long as a verification.
+/// Does the work of a verification and discards the result, so that a refusal takes as long as a verification.
 fn spend(password: &CStr) {
     let password = password.as_ptr();
     // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; the C string lives through the
@@ -116,16 +117,16 @@ fn remember(role: Oid, mark: Mark) {
     });
 }
 
-/// Returns the keyed hash; None if random numbers or memory are lacking, so that the process cannot remember the
-/// password.
+/// Returns the keyed hash; None if random numbers or memory are lacking, in which case the process does not remember
+/// the password.
 fn mark(secret: &CStr, password: &CStr) -> Option<Mark> {
     let key = KEY.with(|key| *key.get_or_init(new_key))?;
-    // The NUL at the end of the secret separates secret and password, so that no other pair has the same bytes.
+    // The NUL at the end of the secret separates it from the password, so that no other pair has the same bytes.
     let (secret, password) = (secret.to_bytes_with_nul(), password.to_bytes());
     let mut mark = [0; 32];
     let (to, length) = (mark.as_mut_ptr(), mark.len());
-    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The context is used only if it was
-    // created, and is freed; each length is the length of the data that its pointer refers to.
+    // SAFETY: inside `guarded` an error jumps over nothing that must be dropped. The context is used only if it was
+    // created, and is freed; each length is that of the data to which its pointer refers.
     let made = unsafe {
         guarded(|| {
             let context = pg_hmac_create(PG_SHA256);

@@ -19,7 +19,7 @@ pub enum Kind {
     Executor,
 }
 
-/// The main functions of the processes, which the layer above provides; each receives its process's number.
+/// The main functions of the processes, which `crate::resp` provides. Each receives the number of its process.
 #[derive(Clone, Copy)]
 pub struct Tasks {
     pub network: fn(number: usize),
@@ -36,7 +36,7 @@ pub fn register(tasks: Tasks) {
     TASKS.set(Some(tasks));
 }
 
-/// Starts a process; None if all of max_worker_processes are in use.
+/// Starts a process. Returns None if all of max_worker_processes are in use.
 pub fn start(kind: Kind, number: usize) -> Option<Started> {
     match kind {
         Kind::Network => background::start_process(
@@ -58,7 +58,7 @@ pub fn max_worker_processes() -> usize {
     usize::try_from(unsafe { pg_sys::max_worker_processes }).unwrap_or(0)
 }
 
-/// Returns whether Postgres starts its launcher of logical replication, which takes one of `max_worker_processes`.
+/// Returns whether Postgres starts its logical replication launcher, which takes one of `max_worker_processes`.
 pub fn has_replication_launcher() -> bool {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::max_logical_replication_workers > 0 }
@@ -76,7 +76,7 @@ pub fn setting(name: &str) -> Option<String> {
     value?.into_string().ok()
 }
 
-/// Returns the system user that the server runs as.
+/// Returns the system user as which the server runs.
 pub fn user() -> u32 {
     // SAFETY: reads a number of this process.
     unsafe { libc::geteuid() }

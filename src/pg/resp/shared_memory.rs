@@ -1,7 +1,7 @@
 //! Reserves the Redis protocol's shared memory, and divides it into parts: the client registry, the ring of
 //! messages, and the state that several network processes share.
 //!
-//! The server requests the memory at its start, and only if the protocol is on. The parts' own files define their
+//! The server requests the memory at its start, and only if the protocol is on. The files of the parts define their
 //! contents.
 
 use std::cell::Cell;
@@ -13,12 +13,12 @@ use crate::pg::version;
 /// The sizes of the parts.
 #[derive(Clone, Copy)]
 pub struct Sizes {
-    /// The number of clients that the client registry has places for.
+    /// The number of clients for which the client registry has places.
     pub clients: usize,
     /// Bytes of the client registry, and of the ring of messages.
     pub registry: usize,
     pub messages: usize,
-    /// Bytes of the state that several network processes share; 0: only one network process runs.
+    /// Bytes of the state that several network processes share; 0 if only one network process runs.
     pub networks: usize,
 }
 
@@ -26,10 +26,10 @@ pub struct Sizes {
 #[derive(Clone, Copy)]
 pub struct Area {
     pub registry: NonNull<u8>,
-    /// The number of clients that the client registry has places for.
+    /// The number of clients for which the client registry has places.
     pub clients: usize,
     pub messages: NonNull<u8>,
-    /// None: only one network process runs.
+    /// The state that several network processes share; None if only one network process runs.
     pub networks: Option<NonNull<u8>>,
 }
 
@@ -49,8 +49,8 @@ fn networks_at(sizes: Sizes) -> usize {
     messages_at(sizes) + sizes.messages.next_multiple_of(LINE)
 }
 
-/// Requests the shared memory; called once, while preloading. Zeroed memory is a client registry without clients and
-/// a ring without messages.
+/// Requests the shared memory; called once, while preloading. The memory needs no initialization, because zeros are a
+/// client registry without clients and a ring without messages.
 pub fn register(sizes: Sizes) {
     SIZES.set(sizes);
     zeroed::register(Piece {
@@ -69,7 +69,7 @@ fn request() {
 
 fn given(registry: NonNull<u8>) {
     let sizes = SIZES.get();
-    // SAFETY: both addresses lie within the requested bytes.
+    // SAFETY: both addresses are within the requested bytes.
     let (messages, networks) = unsafe {
         (
             registry.add(messages_at(sizes)),

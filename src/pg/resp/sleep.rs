@@ -1,16 +1,16 @@
 //! Lets a process with client connections sleep until a connection, a signal or a timeout wakes it, as `WaitLatch`
 //! does for sessions.
 //!
-//! Connections are in an epoll set, because they are opened and closed all the time, which a `WaitEventSet` of Postgres
-//! does not allow. The same set contains the events that Postgres itself waits for: the latch (by the signal that its
-//! setter sends), the end of the postmaster, and other signals. Putting the epoll set into a `WaitEventSet` instead
-//! would cost three system calls a round instead of one.
+//! The connections are in an epoll set, because they are opened and closed all the time, which Postgres' `WaitEventSet`
+//! does not allow. The same set contains the events for which Postgres itself waits: the latch (by the signal that its
+//! setter sends), the end of the postmaster, and other signals. With the epoll set inside a `WaitEventSet`, each round
+//! would cost three system calls instead of one.
 //!
 //! A process that sets the latch of this process sends SIGURG if this process has announced that it may sleep. Postgres
-//! keeps that signal blocked and reads it from a descriptor (WAIT_USE_SIGNALFD of latch.c and waiteventset.c, so on
-//! every Linux). A signal handler in this process also sets the latch, but sends no signal, because `WaitEventSetWait`
+//! keeps SIGURG blocked and reads it from a descriptor (WAIT_USE_SIGNALFD in latch.c and waiteventset.c, which applies
+//! on every Linux). Signal handlers in this process also set the latch, but send no SIGURG, because `WaitEventSetWait`
 //! is not running. A handler that ran between the last check of the latch and the sleep would not wake the process. So
-//! the process also blocks the signals with such handlers, and lets their handlers run after the sleep.
+//! the process also blocks the signals that have these handlers, and lets the handlers run after the sleep.
 
 use std::ffi::c_int;
 use std::io;
@@ -23,21 +23,21 @@ use pgrx::pg_sys;
 use crate::pg::version;
 use crate::pg::worker::background;
 
-/// The signals whose handlers set the latch. The handler of SIGALRM also sets it, but no timer runs while the process
+/// The signals whose handlers set the latch. The handler of SIGALRM sets it, too, but no timer runs while the process
 /// sleeps.
 const HANDLED: [c_int; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGUSR1];
 /// The signal that the setter of a latch sends.
 const LATCH: c_int = libc::SIGURG;
 
-/// The descriptors that wake the process besides its connections. A process creates one Sleeper and keeps it until it
-/// ends.
+/// The descriptors, besides the connections, that wake the process. A process creates one Sleeper and keeps it until
+/// the process ends.
 pub struct Sleeper {
     handled: OwnedFd,
     latch: OwnedFd,
 }
 
 impl Sleeper {
-    /// Blocks the signals that have handlers; after this only [`Sleeper::let_in`] delivers them.
+    /// Blocks the signals in `HANDLED`. From then on only [`Sleeper::let_in`] delivers them.
     pub fn new() -> io::Result<Sleeper> {
         let sleeper = Sleeper {
             handled: descriptor_of(&HANDLED)?,
@@ -47,15 +47,16 @@ impl Sleeper {
         Ok(sleeper)
     }
 
-    /// Returns the descriptors to watch. A descriptor is readable when an event waits for its handler.
+    /// Returns the descriptors to watch. A descriptor is readable while a signal is pending, or once the postmaster has
+    /// ended.
     pub fn watched(&self) -> [BorrowedFd<'_>; 3] {
         // SAFETY: the postmaster's pipe stays open in each of its children.
         let postmaster = unsafe { BorrowedFd::borrow_raw(pg_sys::postmaster_alive_fds[0]) };
         [self.handled.as_fd(), self.latch.as_fd(), postmaster]
     }
 
-    /// Runs the handlers of the signals that have arrived; exits if the postmaster has ended. The caller calls this
-    /// when a watched descriptor is readable.
+    /// Runs the handlers of pending signals, and exits if the postmaster has ended. Called when a watched descriptor is
+    /// readable.
     pub fn let_in(&self) {
         mask(libc::SIG_UNBLOCK);
         mask(libc::SIG_BLOCK);
@@ -72,11 +73,11 @@ impl Sleeper {
         background::end_with_postmaster();
     }
 
-    /// Calls `wait`, which may sleep until a watched descriptor is readable. Its argument is true if the latch is
-    /// set, so that it must not sleep.
+    /// Calls `wait`, which may sleep until a watched descriptor is readable. The argument of `wait` is whether it may
+    /// sleep; it must not if the latch is already set.
     pub fn asleep<R>(&self, wait: impl FnOnce(bool) -> R) -> R {
-        // SAFETY: the latch and the wait event belong to this process; other processes read both, hence the volatile
-        // access.
+        // SAFETY: the latch and the wait event belong to this process; other processes read both, so the access is
+        // volatile.
         unsafe {
             let sleeps = &raw mut (*pg_sys::MyLatch).maybe_sleeping;
             sleeps.write_volatile(1);
@@ -126,7 +127,7 @@ fn set_of(signals: &[c_int]) -> libc::sigset_t {
 /// Returns whether the latch was set since the last call, and resets it.
 #[inline]
 pub fn was_woken() -> bool {
-    // SAFETY: the latch is the process's own; other processes set it, hence the volatile read. The caller looks for
+    // SAFETY: the latch is the process's own; other processes set it, so the read is volatile. The caller looks for
     // work after this call, as ResetLatch requires.
     unsafe {
         let set = (&raw const (*pg_sys::MyLatch).is_set).read_volatile() != 0;

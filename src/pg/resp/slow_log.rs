@@ -1,8 +1,8 @@
 //! The entries of SLOWLOG, in shared memory: the latest slow commands of all network processes. An entry contains
 //! the name of the command, never a key or a value.
 //!
-//! An entry has one writer at a time. If another process is still writing the entry that comes next, the command is not
-//! logged, because no command waits for the log.
+//! An entry has one writer at a time. If another process is still writing the next entry, the command is not logged,
+//! because no command waits for the log.
 
 use std::array;
 use std::cell::Cell;
@@ -16,16 +16,16 @@ use crate::pg::shmem::zeroed::{self, Piece};
 
 /// The number of entries that the log keeps, the same as in Redis.
 pub const ENTRIES: usize = 128;
-/// Words of the texts: the command's name, the client's address and its name.
+/// The words of each text: the command's name, the client's address and the client's name.
 const TEXTS: [usize; 3] = [2, 14, 8];
 const NUMBERS: usize = 4;
 const WORDS: usize = NUMBERS + 2 + 14 + 8;
 
-/// A slow command; texts that are too long are truncated.
+/// A slow command. Long texts are truncated.
 pub struct Slow<T> {
     pub at: Timestamp,
     pub micros: u64,
-    /// The role of the client; 0: the client had not authenticated.
+    /// The role of the client; 0 if the client had not authenticated.
     pub role: u32,
     pub command: T,
     pub address: T,
@@ -40,9 +40,9 @@ struct Entry {
 
 #[repr(C)]
 struct Shared {
-    /// The number of commands ever logged; an entry's number is the count of entries before it.
+    /// The number of commands ever logged. The number of an entry is the number of entries before it.
     count: AtomicU64,
-    /// SLOWLOG RESET has removed the entries before this number.
+    /// The number of the first entry that SLOWLOG RESET has not removed.
     from: AtomicU64,
     entries: [Entry; ENTRIES],
 }
@@ -112,7 +112,7 @@ pub fn entries() -> impl Iterator<Item = (u64, Slow<Vec<u8>>)> {
 }
 
 impl Shared {
-    /// Returns the entry of this number; None if a newer entry has replaced it, or is being written in its place.
+    /// Returns the entry with this number; None if a newer entry has replaced it or is being written over it.
     fn read(&self, number: u64) -> Option<Slow<Vec<u8>>> {
         let entry = &self.entries[number as usize % ENTRIES];
         let look = || array::from_fn(|at| entry.words[at].load(Relaxed));

@@ -7,7 +7,8 @@ use std::ffi::c_char;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::pg_guard;
 
-/// The default is the same as for unix_socket_permissions: pg_hba.conf decides which clients may connect.
+/// The setting. Its default is the same as for unix_socket_permissions, because pg_hba.conf decides which clients may
+/// connect.
 pub static SETTING: GucSetting<i32> = GucSetting::<i32>::new(0o777);
 
 /// Defines the setting.

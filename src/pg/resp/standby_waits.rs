@@ -1,9 +1,9 @@
-//! Records which executors of the Redis protocol wait for a synchronous standby to acknowledge their commit, and the
-//! time when each commit began.
+//! Records which executors of the Redis protocol wait for a synchronous standby to acknowledge their commit, and when
+//! each commit began.
 //!
-//! Standbys acknowledge commits in the order of the WAL, so a later commit is never acknowledged earlier. Once one
-//! executor has waited long, no other executor begins work that would wait, too; otherwise all executors would wait,
-//! and none would serve reads.
+//! Standbys acknowledge commits in WAL order, so no commit is acknowledged before an earlier commit. Once an executor
+//! has waited long, no other executor begins work that would wait, too; otherwise all executors would wait, and none
+//! would serve reads.
 
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -17,10 +17,10 @@ use crate::pg::session::clock;
 use crate::pg::shmem::zeroed::{self, Piece};
 use crate::pg::worker::background;
 
-/// Microseconds after which a wait counts as long. A standby that keeps up acknowledges faster.
+/// The time in microseconds after which a wait counts as long. A standby that keeps up acknowledges faster.
 const LONG: i64 = 20_000;
 
-/// The state of an executor that other processes read. Zeros: no executor runs.
+/// The state of an executor that other processes read. All fields are zero if no executor runs.
 #[repr(C)]
 struct Executor {
     process: AtomicPtr<pg_sys::PGPROC>,
@@ -66,7 +66,7 @@ pub fn begin_executor(number: usize) {
     }
 }
 
-/// Records that this process, the executor of this number, is about to commit.
+/// Records that this process, executor `number`, is about to commit.
 pub fn begin(number: usize) {
     if let Some(executor) = back(number) {
         executor.since.store(clock::now(), Relaxed);
@@ -94,7 +94,8 @@ impl Executor {
 }
 
 fn executors() -> impl Iterator<Item = &'static Executor> {
-    // An executor that ends its wait after this check sees all batches that were put aside before the check.
+    // Ensures that an executor that ends its wait after this check sees all batches that were put aside before the
+    // check.
     fence(SeqCst);
     SHARED
         .get()
@@ -102,12 +103,12 @@ fn executors() -> impl Iterator<Item = &'static Executor> {
         .flat_map(|shared| &shared.executors)
 }
 
-/// Returns whether an executor has waited long for a standby.
+/// Returns whether any executor has been waiting long for a standby.
 pub fn any_executor_waits() -> bool {
     executors().any(Executor::waits_long)
 }
 
-/// Returns whether all of the first `count` executors except `but` have waited long.
+/// Returns whether all of the first `count` executors, except possibly `but`, have been waiting long.
 pub fn all_other_executors_wait(count: usize, but: usize) -> bool {
     let mut others = executors().take(count).enumerate();
     others.all(|(number, executor)| number == but || executor.waits_long())
@@ -122,8 +123,8 @@ pub fn standby_is_named() -> bool {
     }
 }
 
-/// Returns whether a role's synchronous_commit requires a standby; if the role has no setting of its own (None), the
-/// server's setting decides.
+/// Returns whether a commit requires a standby. `own` says whether the role's synchronous_commit does; if the role has
+/// no setting (None), the server's setting decides.
 pub fn is_required(own: Option<bool>) -> bool {
     let local = pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH as i32;
     // SAFETY: a plain C variable of this process.

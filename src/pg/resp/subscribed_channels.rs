@@ -1,9 +1,10 @@
-//! The channels and patterns to which the clients of each network process have subscribed, so that other network
-//! processes know where to send a message: one table of names in shared memory for each process and kind.
+//! The channels and patterns to which the clients of each network process have subscribed, by which the other network
+//! processes know where to send a message. Each process has one table in shared memory for channels and one for
+//! patterns.
 //!
-//! Only the network process that owns a table writes it, without a lock. The table's size is fixed. If a name finds no
-//! room, or if writes overlap with every attempt to read it, its number of clients counts as unknown: the sender then
-//! sends the message to that network process in any case, and the process finds the subscribers itself.
+//! Only the network process that owns a table writes it, without a lock. The table's size is fixed. If the table has no
+//! room for a name, or if writes overlap with every attempt to read it, the name's number of clients counts as unknown.
+//! The sender then sends the message to the owning process in any case, which finds the subscribers itself.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU64;
@@ -24,10 +25,10 @@ pub struct Names<const SLOTS: usize, const WORDS: usize> {
     names: AtomicU64,
     used: AtomicU64,
     end: AtomicU64,
-    /// 1: the table lacks some names, because they found no room.
+    /// 1 if the table lacks names for which it had no room.
     incomplete: AtomicU64,
-    /// First word: a hash. Second word: the number of clients in the lower half, the position of the text in the upper
-    /// half.
+    /// The slots. The first word holds the hash of a name; the second word holds the number of clients in its lower
+    /// half, and the position of the text in its upper half.
     slots: [[AtomicU64; 2]; SLOTS],
     /// The texts, each preceded by its length in bytes.
     words: [AtomicU64; WORDS],
@@ -64,7 +65,7 @@ fn place_of(about: u64) -> usize {
 }
 
 impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
-    /// Returns the number of clients that have subscribed to a name; None if the number is unknown.
+    /// Returns the number of clients that have subscribed to a name, or None if it is unknown.
     pub fn count(&self, name: &[u8]) -> Option<usize> {
         if self.is_empty() {
             return Some(0);
@@ -148,8 +149,8 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         self.bytes(place).collect()
     }
 
-    /// Sets the number of clients that have subscribed to a name; `all` lists all names for a rebuild of the table.
-    /// Only the network process that owns the table calls this.
+    /// Sets the number of clients that have subscribed to a name. Only the network process that owns the table calls
+    /// this; `all` lists all of its names, in case the table must be rebuilt.
     pub fn set<'n, I: Iterator<Item = (&'n [u8], usize)>>(
         &self,
         name: &[u8],
@@ -170,7 +171,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
             }
             (None, 0) => {}
             (None, _) if self.is_incomplete() || self.add(name, count) => {}
-            // Removed names may take much of the room, so the table is rebuilt.
+            // The table has no room, perhaps because of removed names, so it is rebuilt.
             (None, _) => self.fill(all()),
         }
     }

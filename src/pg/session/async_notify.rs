@@ -8,7 +8,7 @@ unsafe extern "C-unwind" {
     fn Async_Notify(channel: *const c_char, payload: *const c_char);
 }
 
-/// The limit of a payload in bytes; a payload must be shorter.
+/// The limit of a payload in bytes; a payload must be shorter than this.
 pub const PAYLOAD_LIMIT: usize =
     pgrx::pg_sys::BLCKSZ as usize - pgrx::pg_sys::NAMEDATALEN as usize - 128;
 

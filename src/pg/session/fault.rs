@@ -1,11 +1,11 @@
-//! Deliberate faults for testing the tests. Each fault leaves out one step of the protocol that keeps a cache correct,
-//! and names a test that must then fail: `make power` sets one fault after the other and runs the fault's test.
+//! Deliberate faults, which prove that the tests can fail. Each fault leaves out one step of the protocol that keeps a
+//! cache correct, and names a test that must then fail. `make power` sets one fault after the other and runs its test.
 //!
-//! The faults exist only with the cargo feature `pauses`; without it, [`on`] is false at compile time and the library
-//! contains no fault. The setting `pgcache.fault` names one fault for the whole server. Each process reads the setting
-//! when it starts.
+//! The faults exist only with the cargo feature `pauses`; without the feature, [`on`] is false at compile time and the
+//! library contains no fault. The setting `pgcache.fault` names one fault for the whole server. Each process reads the
+//! setting when it starts.
 
-/// Creates the enum of the faults. Each names the session test that fails with it.
+/// Creates the enum of the faults. Each fault names the session test that must fail while the fault is set.
 macro_rules! faults {
     ($($(#[$doc:meta])* $fault:ident => $test:literal,)*) => {
         /// A step that is left out.
@@ -26,11 +26,11 @@ faults! {
     RowNotNoted => "coherence_statements::after_any_statement_function_and_select_agree",
     /// A write that bypasses the executor does not note its key.
     DirectWriteNotNoted => "coherence_limits::more_caches_than_slots_stay_right",
-    /// A batch does not read again the rows that concurrent commits kept it from copying.
+    /// A batch does not read again the rows that it could not copy because of concurrent commits.
     BatchNotRefilled => "fair_caches::repeated_writes_affect_no_other_cache",
     /// A dependency's key is evaluated under the settings of the session that changes the row.
     KeyUnderWritersSettings => "depend_settings::a_key_does_not_follow_the_writers_settings",
-    /// The former DEFAULT of an attached table is stored as the session's settings print it.
+    /// The former DEFAULT of an attached table is printed under the session's settings.
     FormerDefaultUnderSessionsSettings => "depend_settings::a_former_default_comes_back_as_it_was",
     /// cache_fetch stores a value that a parallel worker loads.
     ParallelWorkerStores => "fetch_truth::a_parallel_worker_stores_nothing",
@@ -47,16 +47,16 @@ faults! {
     /// The rollback of a savepoint drops all noted keys.
     SavepointForgetsNotes => "coherence_statements::after_any_statement_function_and_select_agree",
 
-    /// A noted definition change counts as a note of the rows that change in the same transaction.
+    /// A noted change of the definition also counts as a note of the rows that the same transaction changes.
     DefinitionCoversRows => "marks_at_limits::a_row_that_changes_beside_the_definition_is_marked_without_a_slot",
 
-    /// A commit does not wait for an EXEC that watches one of the commit's keys and has found no entry.
+    /// A commit does not wait for an EXEC that watches one of the commit's keys and has found no entry under it.
     WatchedAbsentNotHeld => "resp_exec_tables::a_watched_key_without_an_entry_gets_none_before_the_commit",
 
     // Touches that write nothing
     /// A touch does not write a deadline that would shorten the life of an entry.
     ShorterTouchLeft => "touch_after::a_touch_that_shortens_a_life_is_written",
-    /// A touch does not write the deadline even if its update would run user-defined code.
+    /// A touch skips the write of the deadline even if the update would run user-defined code.
     TouchLeavesTriggersOut => "touch_after::user_defined_triggers_rules_and_policies_see_every_touch",
 
     // Shares of the tier
@@ -64,7 +64,7 @@ faults! {
     ShareNotFollowed => "shares::a_neighbours_flood_leaves_reserved_sessions_alone",
     /// A share counts before its transaction commits.
     ShareBeforeCommit => "shares::a_share_counts_from_the_commit_on",
-    /// A slot keeps the share of a cache that was dropped when another cache gets the slot.
+    /// A slot that passes from a dropped cache to another cache keeps the share of the dropped cache.
     NewSlotKeepsShare => "shares::reserves_hold_half_of_the_tier_at_most_and_a_drop_gives_one_back",
     /// Reserves may hold more than half of the tier.
     ReservesUnbounded => "shares::reserves_hold_half_of_the_tier_at_most_and_a_drop_gives_one_back",
@@ -84,7 +84,7 @@ faults! {
     CacheNotPending => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// The mark of a whole cache does not change its version, so its copies stay valid.
     CacheKeepsVersion => "coherence_statements::after_any_statement_function_and_select_agree",
-    /// A key that finds no free place for its mark does not block the readers of its cache.
+    /// If no place is free for a key's mark, the whole cache is not marked instead.
     NoPlaceNotPending => "marks_at_limits::a_key_that_finds_no_place_keeps_readers_off_its_cache",
     /// The mark of a whole cache without a slot takes no lock.
     NoSlotNotLocked => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
@@ -142,7 +142,7 @@ faults! {
     RowSecurityNotNoticed => "security::row_level_security_hides_entries_that_were_hot_before_it_was_enabled",
     /// A standby makes copies, which no replayed change removes.
     StandbyUsesCopies => "standby::a_standby_misses_unlogged_entries_reads_logged_ones_and_can_be_promoted",
-    /// A changed definition does not suspend copies.
+    /// A changed definition does not suspend the copies of its cache.
     NotSuspended => "coherence_windows::a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension",
     /// A suspended cache is filled again without a check of its triggers.
     TriggersNotVerified => "hostile_role::a_trigger_that_no_longer_sees_every_row_ends_the_copies",
@@ -154,9 +154,9 @@ faults! {
     ExpiredCopyServed => "coherence_commit::expired_rows_go_with_their_copies",
 
     // Slots
-    /// A new slot is used although a writer holds the lock of its cache.
+    /// A new slot may be filled although a writer of its cache has marked nothing, because the cache had no slot.
     NewSlotNotUnproven => "marks_at_limits::a_slot_that_is_made_while_a_writer_commits_is_not_filled",
-    /// A new slot counts as a slot that has lost no entry.
+    /// A new slot counts as if no entry had ever been removed from it.
     NewSlotForgetsRemovals => "fetch_commit::a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since",
     /// A dropped cache keeps its slot and its entries.
     DroppedSlotKept => "memory_definitions::dropping_it_or_rolling_back_its_creation_frees_all",
@@ -164,13 +164,14 @@ faults! {
     CreatedSlotKept => "coherence_limits::creations_that_are_rolled_back_leave_no_slot",
     /// A dropped database keeps the slots of its caches.
     DatabaseSlotsKept => "coherence_limits::a_dropped_database_leaves_no_slot_and_no_entry",
-    /// A slot is found for a memory cache by its oid alone, without comparing the cache's id.
+    /// A memory cache's slot is found by the OID alone, without comparing the cache's id.
     MemoryIdNotCompared => "standby_slots::a_cache_with_the_oid_of_a_dropped_one_has_none_of_its_entries",
     /// A standby keeps the slots of caches whose DROP it has replayed.
     GoneSlotsKept => "standby_slots::caches_that_come_and_go_do_not_use_up_its_slots",
     /// The first session to use a slot after the promotion of a standby keeps entries that depend on a table.
     RecoveredEntriesKept => "promotion::a_promoted_standby_answers_with_nothing_from_before_a_change",
-    /// After a promotion the slot of a table waits for a session to open it, and no session does.
+    /// After a promotion, the slot of a table cache also waits for a session to open it, which only sessions of memory
+    /// caches do.
     TableSlotToOpen => "promotion::table_caches_are_read_and_written_by_the_protocol_after_a_promotion",
 
     // Leases and loaded values
@@ -320,7 +321,7 @@ faults! {
     RollbackNotified => "watch::each_change_is_sent_once_in_commit_order_and_none_of_a_rollback",
 }
 
-/// Returns whether this fault is on; always false, because this library was built without the feature.
+/// Returns whether this fault is on. Always false, because this library was built without the feature.
 #[cfg(not(feature = "pauses"))]
 #[inline(always)]
 pub const fn on(_fault: Fault) -> bool {
@@ -340,10 +341,10 @@ mod chosen {
     use super::{Fault, NAMES};
 
     static SETTING: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
-    /// The number of the fault that is on, counted from 1; 0: no fault.
+    /// The number of the fault that is on, counted from 1; 0 if none is.
     static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 
-    /// Defines `pgcache.fault` and reads it once. `preloading`: this process is the postmaster.
+    /// Defines `pgcache.fault` and reads it once. `preloading` means that this process is the postmaster.
     pub fn define(preloading: bool) {
         GucRegistry::define_string_guc(
             c"pgcache.fault",

@@ -1,4 +1,5 @@
-//! Adds a hint to an error that Postgres raises, and keeps its message in the server's language.
+//! Adds a hint to an error that Postgres raises, without replacing the error, so that its message stays in the server's
+//! language.
 //!
 //! pgrx copies an error together with its hint when the error leaves a call of Postgres. So a callback in Postgres'
 //! list of error contexts sets the hint while the call runs, in the server's encoding.
@@ -18,7 +19,7 @@ struct Given<'h> {
     hint: &'h CStr,
 }
 
-/// Removes the callback when dropped, also when an error unwinds, because the callback's argument lies on the stack of
+/// Removes the callback when dropped, also when an error unwinds, because the callback's argument is on the stack of
 /// `on`.
 struct Former(*mut pg_sys::ErrorContextCallback);
 
@@ -29,7 +30,7 @@ impl Drop for Former {
     }
 }
 
-/// Runs `work`, and adds the hint to an error with this SQLSTATE that Postgres raises in it.
+/// Runs `work`. If Postgres raises an error with this SQLSTATE in it, adds the hint to the error.
 pub fn on<R>(code: PgSqlErrorCode, hint: &CStr, work: impl FnOnce() -> R) -> R {
     let given = Given { code, hint };
     // SAFETY: a variable of this process. The link and its targets live until `work` has returned or unwound, and

@@ -1,9 +1,9 @@
-//! Takes and releases locks of relations, and locks that announce changes of a cache to other sessions.
+//! Takes and releases locks on relations, and locks that announce changes of a cache to other sessions.
 //!
 //! A reader holds no lock on the cache after its call has returned, so that `cache_clear` need not wait for idle
 //! transactions that have read an entry. Writers keep their locks until the end of the transaction, as everywhere in
-//! Postgres. Readers under REPEATABLE READ and SERIALIZABLE also keep their locks; otherwise a TRUNCATE in another
-//! session would show through the old snapshot.
+//! Postgres. Readers under REPEATABLE READ and SERIALIZABLE also keep their locks, because TRUNCATE ignores snapshots:
+//! without the lock, a TRUNCATE in another session would empty the table under the old snapshot.
 
 use pgrx::pg_sys;
 
@@ -39,13 +39,13 @@ impl Mode {
 
 /// Waits for the lock, and processes invalidation messages.
 pub fn relation(relation: pg_sys::Oid, mode: Mode) {
-    // SAFETY: any oid may be locked, even an unused one.
+    // SAFETY: any OID may be locked, even an unused one.
     unsafe { pg_sys::LockRelationOid(relation, mode.number()) }
 }
 
-/// Takes the lock if it is free; returns whether it did.
+/// Takes the lock if it is free. Returns whether it was free.
 pub fn try_relation(relation: pg_sys::Oid, mode: Mode) -> bool {
-    // SAFETY: any oid may be locked, even an unused one; the call does not wait.
+    // SAFETY: any OID may be locked, even an unused one; the call does not wait.
     unsafe { pg_sys::ConditionalLockRelationOid(relation, mode.number()) }
 }
 
@@ -61,7 +61,7 @@ pub fn changes_rows(relation: pg_sys::Oid) -> bool {
     version::has_lock(&of_relation(relation), Mode::Write.number())
 }
 
-/// Returns whether the transaction has one snapshot for all its statements.
+/// Returns whether all statements of the transaction share one snapshot.
 pub fn one_snapshot_per_transaction() -> bool {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
@@ -73,12 +73,12 @@ fn gives_back() -> bool {
 }
 
 unsafe extern "C-unwind" {
-    // Raises no error for a held lock, so it needs no guard of pgrx.
+    // Raises no error for a held lock, so it needs no pgrx guard.
     fn UnlockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
 }
 
-/// A reader's lock on one relation. Dropping this value releases the lock, unless the whole transaction has one
-/// snapshot. After an error the abort releases it.
+/// A reader's lock on one relation. Dropping this value releases the lock, unless the transaction's statements share
+/// one snapshot. After an error the abort releases the lock.
 pub struct Shared(pg_sys::Oid);
 
 impl Shared {
@@ -98,7 +98,7 @@ impl Drop for Shared {
     }
 }
 
-/// A lock that was taken without waiting. Dropping this value releases it. After an error the abort releases it.
+/// A lock that was taken without waiting. Dropping this value releases the lock; after an error the abort does.
 pub struct Brief(pg_sys::Oid, Mode);
 
 impl Brief {
@@ -118,12 +118,12 @@ impl Drop for Brief {
 }
 
 /// When dropped, releases the locks that a kept plan takes to read a table and its indexes. The plan may take each lock
-/// several times, depending on whether Postgres plans again. So it runs under a resource owner of its own, which counts
-/// the locks.
+/// several times, depending on whether Postgres plans again. So it runs under its own resource owner, which counts the
+/// locks.
 ///
 /// Every other lock passes to the caller's resource owner and stays, because the code that took it relies on it until
-/// the transaction ends. When an error unwinds, this releases no lock: the abort releases them, after the lightweight
-/// locks that the failed code may still hold.
+/// the transaction ends. When an error unwinds, dropping the scope releases no lock: the abort must release the
+/// lightweight locks first, which the failed code may still hold.
 pub struct Scope<'r> {
     relations: &'r [pg_sys::Oid],
     own: pg_sys::ResourceOwner,
@@ -131,7 +131,8 @@ pub struct Scope<'r> {
 }
 
 impl Scope<'_> {
-    /// Begins a scope; returns None if the locks must stay: `relations` is empty, or the transaction has one snapshot.
+    /// Begins a scope. Returns None if the locks must stay, because `relations` is empty or the transaction's
+    /// statements share one snapshot.
     pub fn over(relations: &[pg_sys::Oid]) -> Option<Scope<'_>> {
         if relations.is_empty() || !gives_back() {
             return None;
@@ -176,8 +177,8 @@ impl Drop for Scope<'_> {
     }
 }
 
-/// Takes the lock that a session takes on the database to which it connects, until the transaction's end. Returns false
-/// if it would have to wait.
+/// Takes the lock on a database that a connecting session takes, until the transaction ends. Returns false if the lock
+/// is not free.
 pub fn try_database(database: pg_sys::Oid) -> bool {
     let tag = pg_sys::LOCKTAG {
         // An object that all databases share.
@@ -195,20 +196,21 @@ pub fn try_database(database: pg_sys::Oid) -> bool {
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
-/// The number of the object lock on a cache that a transaction holds if it has changed the cache and is being prepared,
-/// or is prepared. Postgres itself locks a relation only as a relation, so no other code takes an object lock on one.
+/// The number of the object lock on a cache that a prepared transaction holds if it has changed the cache, from the
+/// beginning of PREPARE TRANSACTION. Postgres itself takes only relation locks on relations, so no other code takes
+/// this object lock.
 const TOUCHED: u16 = 1;
-/// The number of the lock if the whole cache counts as changed.
+/// The number of the lock that such a transaction takes in addition if the whole cache counts as changed.
 const TOUCHED_AS_A_WHOLE: u16 = 2;
 
 /// The number of the lock on a cache without a slot in the hot tier that a transaction is about to change as a whole.
 const CHANGED_WITHOUT_SLOT: u16 = 3;
 
-/// The number of the lock on a cache if a transaction stores loaded values in its table.
+/// The number of the lock on a cache in whose table a transaction stores loaded values.
 const STORED: u16 = 4;
 
 /// Announces that the transaction stores a loaded value in a cache's table. The announcement lasts until the
-/// transaction has ended, also across PREPARE.
+/// transaction has ended, even if it is prepared.
 pub fn note_store(cache: pg_sys::Oid) {
     take_touched(cache, STORED);
 }
@@ -220,9 +222,9 @@ pub fn wait_for_stores(cache: pg_sys::Oid) {
     unsafe { pg_sys::WaitForLockers(tag, pg_sys::ShareLock as pg_sys::LOCKMODE, false) };
 }
 
-/// Announces that the transaction changes a cache without a slot as a whole, or changes more of its keys than marks
-/// have room for. Other sessions only check for the announcement, and never wait. The announcement lasts until the
-/// transaction has ended, also across PREPARE, and so until its changes are visible.
+/// Announces that the transaction changes a cache without a slot as a whole, or changes more of its keys than there is
+/// room for marks. Other sessions only check for the announcement, and never wait. The announcement lasts until the
+/// transaction has ended, even if it is prepared, and so until its changes are visible.
 pub fn mark_without_slot(cache: pg_sys::Oid) {
     take_touched(cache, CHANGED_WITHOUT_SLOT);
 }
@@ -233,7 +235,7 @@ pub fn is_marked_without_slot(cache: pg_sys::Oid) -> bool {
 }
 
 /// Announces that the transaction, which is being prepared, has changed a cache. Other sessions only check for the
-/// announcement, and never wait. The announcement lasts until the transaction is decided, also across restarts. The
+/// announcement, and never wait. The announcement lasts until the transaction is decided, even across restarts. The
 /// transaction also takes a writer's lock on the relation, so that no session drops or alters the relation before the
 /// decision.
 pub fn touch(cache: pg_sys::Oid, as_a_whole: bool) {
@@ -262,7 +264,7 @@ pub fn is_touched(cache: pg_sys::Oid) -> bool {
 }
 
 fn is_taken(cache: pg_sys::Oid, number: u16) -> bool {
-    // SAFETY: the list ends with an invalid id, which is the only element if no lock conflicts.
+    // SAFETY: the list ends with an invalid id, so its first element is invalid if no lock conflicts.
     unsafe {
         let mode = pg_sys::ShareLock as pg_sys::LOCKMODE;
         let first = pg_sys::GetLockConflicts(&touched(cache, number), mode, std::ptr::null_mut());
@@ -272,8 +274,7 @@ fn is_taken(cache: pg_sys::Oid, number: u16) -> bool {
     }
 }
 
-/// Returns whether a transaction that was prepared before the server's start, and is not decided, has changed a
-/// cache.
+/// Returns whether an undecided transaction that was prepared before the server's start has changed a cache.
 pub fn is_touched_since_before_start(cache: pg_sys::Oid) -> bool {
     if fault::on(Fault::RestartProves) {
         return false;

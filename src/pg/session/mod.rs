@@ -1,7 +1,7 @@
-//! The state of the session and its transaction: locks, snapshots, settings, the clock, and errors.
+//! The state of the session and its transaction: locks, snapshots, settings, the clock and errors.
 //!
-//! This file itself holds the checks that every hot read makes. They must be cheap, so most read variables of the
-//! process, or call a C function that raises no error, without pgrx's guard.
+//! This file itself holds the checks that every hot read makes. They must be cheap, so most of them read variables of
+//! the process, or call, without pgrx's guard, a C function that raises no error.
 
 pub mod advisory;
 pub mod async_notify;
@@ -36,7 +36,7 @@ pub fn user() -> pg_sys::Oid {
     unsafe { GetUserId() }
 }
 
-/// Returns the session's login role, whatever role the session has assumed.
+/// Returns the session's login role, even after SET ROLE.
 pub fn own_role() -> u32 {
     // SAFETY: reads a variable of this process.
     unsafe { GetSessionUserId() }.to_u32()
@@ -48,11 +48,11 @@ pub fn is_superuser() -> bool {
     unsafe { pg_sys::superuser() }
 }
 
-/// Returns whether each statement of the transaction has a new snapshot and the transaction has written nothing. Only
-/// then may the session read copies of committed rows, or make copies.
+/// Returns whether each statement of the transaction takes a new snapshot and the transaction has written nothing. Only
+/// then may the session read or make copies of committed rows.
 ///
-/// A transaction without an xid has no uncommitted row in any table, so it can miss neither its own writes nor rows
-/// that a trigger has not yet recorded.
+/// A transaction without an xid has no uncommitted row in any table. So a copy hides none of its own writes, not even a
+/// write that a trigger has yet to record.
 #[inline]
 pub fn reads_committed_only() -> bool {
     // SAFETY: reads variables of this process.
@@ -62,8 +62,8 @@ pub fn reads_committed_only() -> bool {
     }
 }
 
-/// Returns whether the transaction sees at most one row for a key. A transaction may see two rows, one of them its own,
-/// only if it has one snapshot for all its statements and has written.
+/// Returns whether the transaction sees at most one row under a key. It may see two, one of which it wrote, only if its
+/// statements share one snapshot and it has written.
 #[inline]
 pub fn sees_one_version() -> bool {
     // SAFETY: reads variables of this process.
@@ -80,8 +80,8 @@ pub fn in_parallel_mode() -> bool {
     unsafe { IsInParallelMode() }
 }
 
-/// Returns whether this process works on a part of another session's parallel plan. Such a process sees the rows that
-/// the other session has changed, but lacks the other session's notes about them.
+/// Returns whether this process works on a part of another session's parallel plan. Such a worker sees the rows that
+/// the other session has changed, but lacks the other session's list of changed keys.
 #[inline]
 pub fn is_parallel_worker() -> bool {
     // SAFETY: reads a variable of this process.
@@ -109,8 +109,8 @@ impl Uninterrupted {
 impl Drop for Uninterrupted {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: a plain C variable of this process. An error of Postgres has set it to 0 before it unwinds; an error
-        // of pgcache, which a caller may catch, leaves it unchanged.
+        // SAFETY: a plain C variable of this process. A Postgres error has set it to 0 before it unwinds; a pgcache
+        // error, which a caller may catch, leaves it unchanged.
         unsafe { pg_sys::InterruptHoldoffCount = pg_sys::InterruptHoldoffCount.saturating_sub(1) };
     }
 }
@@ -135,7 +135,7 @@ pub fn database() -> pg_sys::Oid {
     unsafe { pg_sys::MyDatabaseId }
 }
 
-/// Makes Postgres reject undefined settings with this prefix.
+/// Makes Postgres reject settings with this prefix that are not defined.
 pub fn reserve_settings_prefix(prefix: &'static std::ffi::CStr) {
     // SAFETY: the prefix is static, because Postgres keeps a pointer to it.
     unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) };

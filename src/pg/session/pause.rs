@@ -1,10 +1,10 @@
-//! Delays in the critical windows of the coherence protocol, for tests that must hit them.
+//! Waits in the critical windows of the coherence protocol, for tests that must hit these windows.
 //!
-//! The delays exist only with the cargo feature `pauses`; without it, the library contains none of this code. The
-//! setting `pgcache.pause` is the maximum wait of a session in each window, in milliseconds. Each actual wait is
+//! The waits exist only with the cargo feature `pauses`; without the feature, the library contains none of this code.
+//! The setting `pgcache.pause` is the maximum wait of a session in each window, in milliseconds. Each actual wait is
 //! random, so that the windows of several sessions overlap in every order. If `pgcache.pause_window` is the number of a
 //! window, a session waits only there, while the file `pgcache.hold` exists in the data directory, and at most
-//! `pgcache.pause`. Its wait event is then Extension, so that a test recognises the wait.
+//! `pgcache.pause`. Its wait event is then `Extension`, by which a test recognises the wait.
 
 /// The places where a session may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -112,7 +112,7 @@ mod paused {
         show_wait(0);
     }
 
-    /// Postgres' class of wait events `Extension`, its first event.
+    /// The first event of Postgres' wait event class `Extension`.
     const WAIT_EXTENSION: u32 = 0x0700_0000;
 
     fn show_wait(event: u32) {

@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// Returns a fraction above 0, at most 1.
+/// Returns a random fraction above 0 and at most 1.
 pub fn fraction() -> f64 {
     (number() + 1) as f64 / (1_u64 << 63) as f64
 }

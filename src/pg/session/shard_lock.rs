@@ -1,14 +1,14 @@
 //! Takes Citus' lock on a shard's metadata, which keeps the shard on its node.
 //!
 //! A command that moves or splits a shard takes this lock exclusively on every node before it copies the rows, and
-//! holds it until the shard's new place is committed on that node. So a session that holds the lock in share mode, on
-//! any node, keeps the shard in place; and after the session gets the lock, its node reports the shard's current place.
+//! holds it until the shard's new location is committed on that node. So a session that holds the lock in share mode,
+//! on any node, keeps the shard where it is, and reads the shard's current location from its node.
 
 use pgrx::pg_sys;
 
 use super::advisory::as_transaction;
 
-/// A shard of a colocation group. The shards of all tables in a group move together, under one lock.
+/// A shard of a colocation group. The corresponding shards of all tables in a group move together, under one lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The shard's position in the order of hash ranges.
@@ -32,8 +32,8 @@ fn tag(shard: Place) -> pg_sys::LOCKTAG {
     }
 }
 
-/// Keeps a shard in place until the transaction ends, or until [`leave`] undoes every call of this function. Waits for
-/// a command that moves the shard, and then processes its invalidation messages.
+/// Keeps a shard on its node until the transaction ends, or until each call of this function is undone by [`leave`].
+/// Waits for a command that moves the shard, and then processes the command's invalidation messages.
 pub fn keep(shard: Place) {
     // SAFETY: LockAcquire copies the tag; the lock belongs to the transaction, whose end releases it. Taking an
     // advisory lock processes no messages by itself.

@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 
 use super::failure::{Failure, forget_original, raise_copy};
 
-/// Runs `work` in a subtransaction: an error undoes only its changes.
+/// Runs `work` in a subtransaction, so that an error undoes only the changes of `work`.
 pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     let nested = Nested::begin();
     let done = PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
@@ -17,9 +17,9 @@ pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     done
 }
 
-/// Runs `work` in a subtransaction, which is committed if `keep` returns true for the result. Returns the result,
-/// whether it was kept or undone. A serialization failure undoes the work and returns None; any other error undoes the
-/// work and is raised again.
+/// Runs `work` in a subtransaction, and commits it if `keep` returns true for the result; otherwise rolls it back.
+/// Returns the result in both cases. A serialization failure rolls it back and returns None; any other error rolls it
+/// back and is raised again.
 pub fn keep_if<R>(work: impl FnOnce() -> R, keep: impl FnOnce(&R) -> bool) -> Option<R> {
     let nested = Nested::begin();
     let result = PgTryBuilder::new(AssertUnwindSafe(|| Some(work())))
@@ -64,7 +64,7 @@ impl Nested {
         // SAFETY: the code calls this once; the subtransaction is the innermost, because code inside ends its own
         // subtransactions. The context and the owner are the caller's and outlive the subtransaction.
         unsafe {
-            pg_sys::MemoryContextSwitchTo(self.context); // an error leaves another context
+            pg_sys::MemoryContextSwitchTo(self.context); // after an error another context is current
             pg_sys::error_context_stack = self.callbacks;
             match keep {
                 true => pg_sys::ReleaseCurrentSubTransaction(),

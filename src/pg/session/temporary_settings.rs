@@ -4,11 +4,11 @@ use std::ffi::{CStr, CString, c_char};
 
 use pgrx::pg_sys;
 
-/// Holds settings at other values while this value lives. After an error the abort restores the setting.
+/// Holds settings at other values while it lives. Dropping it restores the settings; after an error the abort does.
 pub struct Held(i32);
 
 impl Held {
-    /// Sets a setting as a SET of the caller would.
+    /// Changes a setting as a SET by the caller would.
     pub fn set(name: &CStr, value: &CStr) -> Held {
         let held = Held::level();
         // SAFETY: both strings live through the call.
@@ -21,7 +21,7 @@ impl Held {
         Held(unsafe { pg_sys::NewGUCNestLevel() })
     }
 
-    /// Changes one more setting. Raises that setting's own error for an invalid value.
+    /// Changes one more setting. Raises the setting's own error for an invalid value.
     ///
     /// # Safety
     /// `name` and `value` are C strings.
@@ -57,8 +57,8 @@ const OF_TEXTS: [&CStr; 8] = [
     c"lc_time",
 ];
 
-/// Values of these settings, in their order. A null value leaves a setting alone. The values are pointers, so that this
-/// type can lie in a memory context of Postgres, which runs no destructors.
+/// The values of these settings, in their order. A null value leaves a setting unchanged. The values are pointers, so
+/// that this type can live in a Postgres memory context, which runs no destructors.
 #[derive(Clone, Copy)]
 pub struct Texts([*const c_char; OF_TEXTS.len()]);
 
@@ -74,7 +74,8 @@ impl Texts {
         OF_TEXTS.map(value).join("; ")
     }
 
-    /// Returns settings under which texts mean the same in every session; dates are printed as ISO 8601.
+    /// Returns settings under which a printed value has the same meaning in every session. Dates are printed as ISO
+    /// 8601.
     pub fn iso() -> Texts {
         let mut texts = Texts([std::ptr::null(); OF_TEXTS.len()]);
         texts.0[0] = c"ISO, YMD".as_ptr();
@@ -85,8 +86,8 @@ impl Texts {
         texts
     }
 
-    /// Parses the settings. Ignores unknown settings; a missing setting keeps the session's value. The values lie in
-    /// the current memory context.
+    /// Parses the settings. Ignores unknown settings; a missing setting keeps the session's value. The values are
+    /// allocated in the current memory context.
     pub fn read(text: &[u8]) -> Texts {
         let mut texts = Texts([std::ptr::null(); OF_TEXTS.len()]);
         for setting in text.split(|&byte| byte == b';') {
@@ -127,7 +128,7 @@ impl Texts {
 impl Drop for Held {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: the level that `level` opened; all levels inside of it are closed.
+            // SAFETY: the level that `level` opened; all levels inside it are closed.
             unsafe { pg_sys::AtEOXact_GUC(false, self.0) };
         }
     }

@@ -1,10 +1,10 @@
-//! Facts about the transaction: whether it can write, its snapshots, and the outcome of other transactions. Also makes
-//! the record of an abort durable ([`flush_abort`]).
+//! Reads facts about the transaction: whether it can write, its snapshots, and the outcome of other transactions. Also
+//! makes the WAL record of an abort durable ([`flush_abort`]).
 
 use crate::pg::session::fault::{self, Fault};
 use pgrx::pg_sys;
 
-/// Returns whether the transaction can write tables. It cannot if it is read-only, or on a standby.
+/// Returns whether the transaction can write tables: it is not read-only, and the server is not a standby.
 pub fn is_writable() -> bool {
     // SAFETY: a plain C variable of this process.
     !unsafe { pg_sys::XactReadOnly } && !crate::pg::session::in_recovery()
@@ -31,8 +31,8 @@ pub fn require_writable(function: &std::ffi::CStr) {
     }
 }
 
-/// Allows writes while it lives, even after `SET TRANSACTION READ ONLY`, because earlier writes of the transaction
-/// may require further ones at its end.
+/// Allows writes while it lives, even after `SET TRANSACTION READ ONLY`, because earlier writes of the transaction may
+/// require further writes at its end.
 pub struct Writable(bool);
 
 impl Writable {
@@ -77,8 +77,8 @@ impl Drop for Snapshot {
 }
 
 /// Returns whether the transaction's only snapshot shows every committed transaction. Returns false if any transaction
-/// has ended since the snapshot was taken, whatever it changed. Do not call it for a snapshot that was taken on a
-/// standby, which does not keep running transactions in `xcnt`.
+/// has ended since the snapshot was taken, even if it changed nothing. Must not be called for a snapshot that was taken
+/// on a standby, because such a snapshot does not list running transactions in `xcnt`.
 pub fn snapshot_is_latest() -> bool {
     if crate::pg::session::in_parallel_mode() {
         return false;
@@ -109,22 +109,22 @@ pub fn most_prepared() -> usize {
     unsafe { max_prepared_xacts }.max(0) as usize
 }
 
-/// Returns the 64-bit id of the transaction, also inside of a savepoint. Assigns an id if the transaction has none.
+/// Returns the 64-bit id of the transaction, also inside a savepoint. Assigns an id if the transaction has none.
 pub fn full_xid() -> u64 {
     // SAFETY: inside a transaction; raises an error if the transaction cannot have an id.
     unsafe { pg_sys::GetTopFullTransactionId() }.value
 }
 
-/// Returns whether [`Decided::now`] may be called: inside of a transaction, and not in parallel mode, where no snapshot
+/// Returns whether [`Decided::now`] may be called: inside a transaction and outside parallel mode, in which no snapshot
 /// may be taken.
 pub fn can_read_decided() -> bool {
     // SAFETY: reads what this process knows of its own transaction.
     unsafe { pg_sys::IsTransactionState() && !crate::pg::session::in_parallel_mode() }
 }
 
-/// Tells which transactions are decided: committed or rolled back in the view of every snapshot taken now. No other
-/// source is correct: Postgres writes the commit log before other sessions see the rows, and the list of prepared
-/// transactions omits transactions that are still being prepared.
+/// Tells which transactions are decided: committed or rolled back for every snapshot that is taken now. No other source
+/// is correct. Postgres writes the commit log before other sessions see the rows, and the list of prepared transactions
+/// omits transactions that are still being prepared.
 ///
 /// The caller must hold no lightweight lock.
 pub struct Decided {
@@ -132,8 +132,8 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// Reads the present state, in a transaction. Takes a snapshot first, because without a snapshot Postgres would
-    /// report a transaction as ended if it is older than all transactions that Postgres knows.
+    /// Reads the current state, in a transaction. Takes a snapshot first, because without one Postgres would report any
+    /// transaction as ended that is older than all running transactions that it knows.
     pub fn now() -> Decided {
         // SAFETY: in a transaction, by the caller's contract; the code keeps no pointer to the snapshot; taking it sets
         // this process's xmin.
@@ -145,8 +145,8 @@ impl Decided {
         }
     }
 
-    /// Returns whether a transaction, given by its 64-bit id, is decided. No transaction stays in progress until its
-    /// 32-bit number is reused.
+    /// Returns whether the transaction with this 64-bit id is decided. The 32-bit number suffices to find it in
+    /// progress, because no transaction stays in progress until its number is reused.
     pub fn is(&self, xid: u64) -> bool {
         const ROUND: u64 = 1 << 31;
         let in_progress = || {
@@ -164,8 +164,8 @@ impl Decided {
 
 /// Returns whether a decided transaction has committed; None if the commit log no longer contains it.
 pub fn outcome(xid: u64) -> Option<bool> {
-    // SAFETY: by the comparison, the log still contains the number. Postgres removes only entries older than all
-    // transactions that matter to sessions, and removes them long after.
+    // SAFETY: by the comparison, the log still contains the number. Postgres removes only entries that are older than
+    // all transactions that matter to sessions, and removes them long after that.
     unsafe {
         let next = pg_sys::ReadNextFullTransactionId().value;
         let oldest = u64::from(crate::pg::version::oldest_in_log());
@@ -187,10 +187,10 @@ pub fn began() -> crate::pg::session::clock::Timestamp {
 ///
 /// Without the flush, a crash shortly after (within wal_writer_delay) keeps the server from starting. The record of the
 /// transaction's end is lost, so recovery replays the creation of a file and finds that the file already exists. A
-/// second start succeeds, but no administrator expects this (Postgres bug 17731).
+/// second start succeeds, but no administrator expects to need one (Postgres bug 17731).
 pub fn flush_abort() {
-    // SAFETY: reads a variable of this process, the start of the last record that it wrote; a flush reaches the end
-    // of the inserted records, hence of this one, and needs no transaction.
+    // SAFETY: reads a variable of this process, the start of the last record that it wrote; a flush reaches the end of
+    // all inserted records, including this one, and needs no transaction.
     unsafe {
         if pg_sys::ProcLastRecPtr != 0 && !pg_sys::RecoveryInProgress() {
             pg_sys::XLogFlush(pg_sys::ProcLastRecPtr + 1);

@@ -1,7 +1,8 @@
-//! State of a session that belongs to its transaction, and a flag that says whether any such state has changed.
+//! Holds state of a session that belongs to its transaction, and a flag that says whether any of this state has
+//! changed.
 //!
-//! The end of a transaction must reset all this state. So code can change a [`TransactionLocal`] in only one way, which
-//! sets the flag. If the flag is not set, as after most transactions that only read, the end need not check each state.
+//! The end of a transaction must reset all this state. The only method that changes a [`TransactionLocal`] also sets
+//! the flag. If the flag is not set, as after most transactions that only read, the end need not check each state.
 //!
 //! The end of a transaction must also be able to read the state. A terminated process runs its abort on top of the
 //! interrupted code. If that code had the state borrowed, the abort would fail and leave locks and marks behind. So
@@ -33,13 +34,13 @@ impl<T> TransactionLocal<T> {
     }
 }
 
-/// Returns whether any such state has changed since the last transaction ended.
+/// Returns whether any [`TransactionLocal`] has changed since the last transaction ended.
 #[inline]
 pub fn any_changed() -> bool {
     CHANGED.get()
 }
 
-/// Records that the transaction has ended and all such state is reset.
+/// Records that the transaction has ended and every [`TransactionLocal`] is reset.
 pub fn all_ended() {
     CHANGED.set(false);
 }

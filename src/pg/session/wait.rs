@@ -1,5 +1,5 @@
-//! Waits for another session outside of Postgres' lock table, such as for a lease, and makes the deadlock check that
-//! the wait needs.
+//! Supports waits for another session outside Postgres' lock table, for example for a lease, with the deadlock check
+//! that such waits need.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use pgrx::{FromDatum, pg_sys};
 /// The maximum number of sessions that the deadlock check visits.
 const MAX_CHAIN: usize = 64;
 
-/// Returns whether the process waits, directly or indirectly, for a lock that this session holds. The deadlock detector
-/// does not see waits for a lease, so a session that waits for a lease must make this check itself.
+/// Returns whether the process waits, directly or indirectly, for a lock that this session holds. A session that waits
+/// for a lease must check this itself, because Postgres' deadlock detector does not see waits for a lease.
 pub fn waits_for_us(process: i32) -> bool {
     // SAFETY: a plain C variable of this process.
     let us = unsafe { pg_sys::MyProcPid };
@@ -29,15 +29,15 @@ pub fn waits_for_us(process: i32) -> bool {
     false
 }
 
-/// Returns whether a wait has exceeded `lock_timeout`. Postgres does not check the timeout for a wait outside of its
-/// lock queue.
+/// Returns whether a wait has exceeded `lock_timeout`. Postgres checks the timeout only for waits in its own lock
+/// queue.
 pub fn is_too_long(waited: Duration) -> bool {
     // SAFETY: a plain C variable of this process.
     let longest = u64::try_from(unsafe { pg_sys::LockTimeout }).unwrap_or(0);
     longest > 0 && waited >= Duration::from_millis(longest)
 }
 
-/// Returns the processes whose locks a process waits for (`pg_blocking_pids`).
+/// Returns the processes for whose locks a process waits (`pg_blocking_pids`).
 fn blocking(process: i32) -> Vec<i32> {
     // SAFETY: the function takes an integer and returns an array of integers without nulls, in the current memory
     // context.

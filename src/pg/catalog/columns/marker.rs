@@ -41,8 +41,8 @@ pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
     }
 }
 
-/// Returns the columns of a partition, read from the marker of the cache that it belongs to. A partition's columns have
-/// the cache's names, but may have other numbers.
+/// Returns the columns of a partition, read from the marker of its cache. A partition's columns have the cache's names,
+/// but may have other numbers.
 fn marked_above(partition: Oid) -> Option<Marked> {
     let cache = relation::above(partition, own::RECORD.oid())?;
     let numbers = relation::trigger_columns(cache, own::COLUMNS.oid())?;
@@ -63,8 +63,9 @@ fn marked_above(partition: Oid) -> Option<Marked> {
 }
 
 /// Returns the default that an attached table's deadline column had before it became a cache; None if it had none. The
-/// default is a text whose parsing runs code, and any role with TRIGGER can create a marker where the library is not
-/// loaded. So this reads the default only from a disabled marker, because only the table's owner can disable a trigger.
+/// default is a text whose parsing runs code, and any role with the TRIGGER privilege can create a marker in a session
+/// without the library. So this function reads the default only from a disabled marker, because only the table's owner
+/// can disable a trigger.
 pub fn former_default(table: Oid) -> Option<Vec<u8>> {
     // SAFETY: the caller holds a lock on the table, so it can be opened, and stays open while its marker is read.
     unsafe {
@@ -80,9 +81,9 @@ pub fn former_default(table: Oid) -> Option<Vec<u8>> {
 }
 
 /// Returns the result of `read` for a table's marker trigger; None for a table without a marker. `read` must read no
-/// catalog. This runs for each changed row, so it compares the trigger's shape first and looks up the function's oid
-/// only for a trigger of that shape. The lookup may replace the table's list of triggers, so the code reads the list
-/// again after the lookup.
+/// catalog. Runs for each changed row, so it compares the trigger's type and columns first, and looks up the OID of the
+/// function only for a trigger that matches. The lookup may replace the table's list of triggers, so the code reads the
+/// list again afterwards.
 ///
 /// # Safety
 /// `table` must be open.
@@ -115,7 +116,7 @@ pub(super) unsafe fn attached_numbers(marker: &pg_sys::Trigger) -> [i16; 3] {
 /// Returns the trigger's argument that begins with this prefix, without the prefix; None if no argument does.
 ///
 /// # Safety
-/// A trigger of an open table.
+/// `marker` is a trigger of an open table.
 unsafe fn argument(marker: &pg_sys::Trigger, begins: &[u8]) -> Option<Vec<u8>> {
     // SAFETY: each trigger has tgnargs C strings.
     (0..marker.tgnargs as usize).find_map(|at| unsafe {

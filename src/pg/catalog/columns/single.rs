@@ -1,5 +1,5 @@
-//! Finds a single column of a cache's table: the key or the value. Reads nothing else about the table, because callers
-//! such as row triggers need nothing else.
+//! Finds a single column of a cache's table, the key or the value, for callers such as row triggers that need nothing
+//! else about the table.
 
 use std::ffi::CString;
 
@@ -11,8 +11,8 @@ use crate::pg::catalog::{name, own, relation};
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::key_type::KeyType;
 
-/// Returns the number and type of the key column, if its type is valid for a cache. A row trigger calls this, and any
-/// role may create that trigger on its own table; so the table need not be a valid cache.
+/// Returns the number and type of the key column, if its type is valid for a cache. The table need not be a valid
+/// cache, because a row trigger calls this function, and any role may create the trigger on its own table.
 ///
 /// # Safety
 /// `table` must be open.
@@ -34,7 +34,7 @@ pub unsafe fn key_column(table: pg_sys::Relation) -> Option<(i16, KeyType)> {
     }
 }
 
-/// Returns the key column in a partition of a cache: its number there, and its type.
+/// Returns the number of the key column in a partition of a cache, and its type.
 ///
 /// # Safety
 /// `partition` must be open.
@@ -61,8 +61,8 @@ pub fn key_name(table: Oid) -> Option<CString> {
     }
 }
 
-/// Returns the type of a cache's keys from the catalogs, without a lock on the cache. Returns text where no marker
-/// names a column: for a table that `cache_create` created, or a relation that is not a cache.
+/// Returns the type of a cache's keys from the catalogs, without a lock on the cache. Returns text if the relation has
+/// no marker, because `cache_create` created the table or because the relation is not a cache.
 pub fn key_type(cache: Oid) -> KeyType {
     let numbers = relation::trigger_columns(cache, own::COLUMNS.oid());
     let key = numbers.and_then(|numbers| numbers.first().copied());
@@ -73,7 +73,7 @@ pub fn key_type(cache: Oid) -> KeyType {
     found.unwrap_or(KeyType::Text)
 }
 
-/// Returns the number of the value column, if its type is valid for a cache: all such types are varlenas.
+/// Returns the number of the value column, if its type is valid for a cache. Every valid type is a varlena.
 ///
 /// # Safety
 /// `table` must be open.
@@ -89,7 +89,7 @@ pub unsafe fn value_column(table: pg_sys::Relation) -> Option<i16> {
     }
 }
 
-/// Returns a column, if it exists and was not dropped.
+/// Returns the column with this number; None if it does not exist or was dropped.
 ///
 /// # Safety
 /// `table` must be open.

@@ -1,5 +1,4 @@
-//! Checks that a table's columns can hold the entries of a cache, and returns the reason and a hint where they
-//! cannot.
+//! Checks whether a table's columns can hold the entries of a cache. If they cannot, returns the reason and a hint.
 
 use std::ffi::{CStr, CString};
 
@@ -14,7 +13,7 @@ use crate::pg::value::key_type::KeyType;
 use crate::pg::value::moment::{DeadlineForm, DeadlineKind};
 use crate::pg::version;
 
-/// A column: its number, from 1, and its name, quoted where SQL needs it.
+/// A column: its number, from 1, and its name, quoted if SQL requires it.
 #[derive(Clone)]
 pub struct Column {
     pub number: i16,
@@ -39,7 +38,7 @@ pub struct Columns {
     pub deadline_form: DeadlineForm,
     /// Whether the value or the deadline is a generated column, so that pgcache cannot write entries.
     pub generated: bool,
-    /// Whether `cache_attach` made the table a cache; `cache_create` did not create it.
+    /// Whether `cache_attach` made the table a cache, instead of `cache_create`.
     pub attached: bool,
 }
 
@@ -51,7 +50,7 @@ enum Part {
     Deadline,
 }
 
-/// The reason why a table cannot be a cache, and how to change that.
+/// The reason why a table cannot be a cache, with a hint how to change this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
     part: Part,
@@ -89,7 +88,7 @@ impl Misfit {
 /// The column names in a table that `cache_create` creates.
 const NATIVE: [&CStr; 3] = [c"key", c"value", c"expires_at"];
 
-/// The oid of `pg_catalog."C"`, fixed in Postgres' pg_collation.dat.
+/// The OID of `pg_catalog."C"`, fixed in Postgres' pg_collation.dat.
 const C_COLLATION: Oid = Oid::from_u32(950);
 
 /// Returns the columns of a cache, or the reason why they do not fit.
@@ -133,7 +132,7 @@ pub fn of_table(table: Oid, names: [&CStr; 3], unit: Option<&[u8]>) -> Result<Co
     }
 }
 
-/// Checks that the columns with these numbers can hold a cache's entries; 0 is a missing column.
+/// Checks that the columns with these numbers can hold a cache's entries; the number 0 means a missing column.
 ///
 /// # Safety
 /// `table` must be open and locked.

@@ -1,5 +1,5 @@
-//! Claims and frees clients' places in the client registry. A place is claimed by one atomic exchange, so two
-//! clients never share one.
+//! Claims and frees clients' places in the client registry. A place is claimed by one atomic exchange, so two clients
+//! never share a place.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -10,13 +10,13 @@ use crate::pg::resp::client_registry::registry_layout::ClientRegistry;
 pub struct Claimed(pub(super) usize);
 
 impl ClientRegistry {
-    /// Returns a new number for a client; numbers are not reused until the server restarts.
+    /// Returns a number for a new client. Numbers are not reused until the server restarts.
     pub fn new_id(&self) -> u64 {
         self.head.last_id.fetch_add(1, Relaxed) + 1
     }
 
-    /// Claims a place for a client of this network process; None if all are taken. First tries the places in `former`,
-    /// which this process has freed, and which other processes may have claimed since.
+    /// Claims a place for a client of this network process; returns None if all places are taken. First tries the
+    /// places in `former`, which this process has freed and other processes may have claimed since.
     pub fn claim(&self, number: usize, former: &mut Vec<Claimed>) -> Option<Claimed> {
         let claims = |at: usize| {
             let place = self.places.get(at)?;
@@ -61,7 +61,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Returns the place of a client of this network process whose [`Claimed`] the caller does not have.
+    /// Returns the place of a client of this network process by the client's number; None if it has no such client.
     pub fn place_of(&self, number: usize, id: u64) -> Option<Claimed> {
         let own = number as u32 + 1;
         let is_it = |place: &Place| place.id() == id && place.network.load(Relaxed) == own;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use crate::pg::resp::client_registry::registry_layout::ClientRegistry;
 use crate::pg::session::clock::{self, Timestamp};
 
-/// The commands that a pause holds back, and its end.
+/// A pause: which commands it holds back, and until when.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     pub until: Timestamp,
@@ -26,8 +26,8 @@ impl ClientRegistry {
         }
     }
 
-    /// Begins a pause. If a pause is in effect already, the two are joined: the later end counts, and the pause holds
-    /// back all commands if either of them does.
+    /// Begins a pause. A pause that is already in effect is joined with it: the later end counts, and all commands are
+    /// held back if either pause holds them all back.
     pub fn begin_pause(&self, until: Timestamp, all: bool) {
         let now = clock::now();
         let joined = |word: i64| {

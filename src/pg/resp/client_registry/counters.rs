@@ -1,5 +1,5 @@
-//! Counters and gauges of the network processes, for INFO and for SQL. Each process stores its own values, and readers
-//! receive the sums.
+//! Stores the counters and gauges of the network processes, for INFO and for SQL. Each process stores its own values,
+//! and readers receive the sums.
 
 use std::array;
 use std::sync::atomic::AtomicU64;
@@ -99,7 +99,7 @@ impl ClientRegistry {
         self.head.reset.store(clock::now(), Relaxed);
     }
 
-    /// Returns the time of the last reset, when all counters were 0.
+    /// Returns the time of the last reset, from which the counters count.
     pub fn since(&self) -> Timestamp {
         self.head.reset.load(Relaxed)
     }

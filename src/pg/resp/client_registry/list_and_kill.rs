@@ -12,7 +12,7 @@ use crate::pg::resp::client_registry::registry_layout::ClientRegistry;
 use crate::pg::worker::background;
 
 impl ClientRegistry {
-    /// Publishes a client's facts in its place. `all`: also the texts that seldom change.
+    /// Publishes the facts about a client in its place. With `all`, also publishes the texts that seldom change.
     pub fn show(&self, claimed: &Claimed, shown: &Shown<&[u8]>, all: bool) {
         if let Some(place) = self.places.get(claimed.0) {
             place.write(shown, all);
@@ -29,7 +29,7 @@ impl ClientRegistry {
         })
     }
 
-    /// Requests that the client of this number ends; returns whether it exists.
+    /// Requests the end of the client with this number. Returns whether the client exists.
     pub fn end(&self, id: u64) -> bool {
         let is_it = |place: &&Place| place.id() == id && place.network.load(Acquire) != 0;
         let Some(place) = self.used().iter().find(is_it) else {
@@ -46,15 +46,14 @@ impl ClientRegistry {
         true
     }
 
-    /// Returns whether another process has requested, since the last call, that a client of this network process
-    /// ends.
+    /// Returns whether the end of any client of this network process was requested since the last call.
     #[inline]
     pub fn has_ends(&self, number: usize) -> bool {
         let ends = &self.network(number).ends;
         ends.load(Relaxed) != 0 && ends.swap(0, SeqCst) != 0
     }
 
-    /// Returns whether the client in a place is to end.
+    /// Returns whether the end of the client in this place was requested.
     pub fn is_to_end(&self, claimed: &Claimed, id: u64) -> bool {
         let place = self.places.get(claimed.0);
         place.is_some_and(|place| place.end.load(SeqCst) == id)

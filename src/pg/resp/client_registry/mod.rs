@@ -1,9 +1,9 @@
-//! The client registry: the clients of the Redis protocol, and the counters of its network processes, in shared
-//! memory where all sessions can read them.
+//! The client registry: a shared-memory list of the Redis clients, with a place for each client, and the counters of
+//! the network processes. All sessions can read it.
 //!
 //! The registry contains no keys and no values, and its only effect on a client is a request to end. A place belongs to
-//! the network process that claimed it. Only the owner writes the facts in a place, without a lock: during a write the
-//! version of the place is odd, and a reader that finds the version odd or changed reads again.
+//! the network process that claimed it. Only this process writes the facts in the place, without a lock: during a write
+//! the version of the place is odd, and a reader that finds the version odd or changed reads again.
 //!
 //! A network process that ends leaves its places and counters behind. Its successor, which has the same number,
 //! frees the places and continues the counters.

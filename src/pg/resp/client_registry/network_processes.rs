@@ -1,5 +1,5 @@
-//! The network processes in the client registry: their process ids, the database that they serve, their numbers of
-//! clients, and the numbers of clients that log in as one role.
+//! The network processes in the client registry: their process ids, the database that they serve, their clients'
+//! numbers and memory, and the number of clients that a role has.
 
 use std::array;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -12,7 +12,7 @@ use crate::pg::resp::client_registry::registry_layout::{ClientRegistry, Counters
 use crate::pg::session::clock;
 use crate::pg::worker::background;
 
-/// Clients that have authenticated, over all network processes.
+/// Numbers of authenticated clients, over all network processes.
 #[derive(Clone, Copy, Default)]
 pub struct LoggedIn {
     pub of_role: usize,
@@ -20,17 +20,17 @@ pub struct LoggedIn {
 }
 
 impl ClientRegistry {
-    /// Stores the database that is served.
+    /// Stores the database that the Redis protocol serves.
     pub fn set_database(&self, database: Oid) {
         self.head.database.store(database.to_u32(), Relaxed);
     }
 
-    /// Returns the database that is served.
+    /// Returns the database that the Redis protocol serves.
     pub fn database(&self) -> Oid {
         Oid::from_u32(self.head.database.load(Relaxed))
     }
 
-    /// Registers this process as the network process of this number. Removes the clients that its predecessor left, and
+    /// Registers this process as the network process with this number. Frees the places that its predecessor left, and
     /// returns the predecessor's counters, which this process continues.
     pub fn begin_network(&self, number: usize) -> Counters {
         for place in self.places {
@@ -49,7 +49,7 @@ impl ClientRegistry {
         array::from_fn(|at| network.counters[at].load(Relaxed))
     }
 
-    /// Records that the network process of this number has ended, and has no clients.
+    /// Records that the network process with this number has ended and has no clients.
     pub fn end_network(&self, number: usize) {
         let network = self.network(number);
         network.pid.store(0, SeqCst);
@@ -70,7 +70,8 @@ impl ClientRegistry {
         self.head.networks.iter().map(memory).sum::<u64>() as usize
     }
 
-    /// Returns the other network process with the largest client, if that client takes more than `size` bytes.
+    /// Returns the network process, other than `number`, that has the largest client, if this client takes more than
+    /// `size` bytes.
     pub fn network_with_larger_client(&self, number: usize, size: usize) -> Option<usize> {
         let networks = self.head.networks.iter().enumerate();
         let sizes =
@@ -117,17 +118,17 @@ impl ClientRegistry {
         self.head.networks.iter().map(claimed).sum()
     }
 
-    /// Returns the process id of a network process; 0: none runs.
+    /// Returns the process id of a network process; 0 if it does not run.
     pub fn pid(&self, number: usize) -> u32 {
         self.network(number).pid.load(Acquire)
     }
 
-    /// Returns a place as a number, which can be sent to the network process that the place was claimed for.
+    /// Returns a place as a number, which can be sent to the network process for which the place was claimed.
     pub fn number_of(&self, claimed: &Claimed) -> u64 {
         claimed.0 as u64
     }
 
-    /// Returns the place of this number, if it was claimed for this network process and has no client yet.
+    /// Returns the place with this number, if it was claimed for this network process and has no client yet.
     pub fn take_over(&self, number: usize, place: u64) -> Option<Claimed> {
         let at = usize::try_from(place).ok()?;
         let own = number as u32 + 1;
@@ -135,18 +136,18 @@ impl ClientRegistry {
         (place.network.load(Acquire) == own && place.id() == 0).then_some(Claimed(at))
     }
 
-    /// Stores the role of a client, for processes that count the clients of a role; 0: none.
+    /// Stores the role of a client, so that other processes count the client as one of the role's; 0 means no role.
     pub fn set_role(&self, claimed: &Claimed, role: u32) {
         if let Some(place) = self.places.get(claimed.0) {
-            // A single word needs no version.
+            // The version need not change, because readers of the role read only this word.
             let database = high(place.words[1].load(Relaxed));
             place.words[1].store(pair(role, database), SeqCst);
         }
     }
 
-    /// Returns the number of other clients that have authenticated or are about to: the number of all, and of those
-    /// with this role. Two clients that authenticate at the same moment count each other, so the server may refuse
-    /// both, as it may refuse two sessions.
+    /// Returns the numbers of other clients that have authenticated or are about to: of all, and of those with this
+    /// role. Two clients that authenticate at the same moment count each other, so the server may refuse both, as
+    /// Postgres may refuse two sessions.
     pub fn logged_in(&self, beside: &Claimed, role: u32) -> LoggedIn {
         let mut count = LoggedIn::default();
         let others =

@@ -1,7 +1,6 @@
 //! A client's place in the client registry: the facts that CLIENT LIST and SQL show about the client.
 //!
-//! Only the network process of the client writes the place, without a lock. A reader that overlaps with a write
-//! reads again.
+//! Only the client's network process writes the place, without a lock. A reader that overlaps with a write reads again.
 
 use std::array;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -11,11 +10,11 @@ use pgcache_store::seqlock::{Seqlock, store_text, unpack};
 
 use crate::pg::session::clock::Timestamp;
 
-/// The facts about a client that other clients and sessions can read; texts that are too long are truncated.
+/// The facts about a client that other clients and sessions can read. Long texts are truncated.
 #[derive(Clone, Default)]
 pub struct Shown<T = Vec<u8>> {
     pub id: u64,
-    /// The oid of the client's role; 0: the client has not authenticated.
+    /// The OID of the client's role; 0 if the client has not authenticated.
     pub role: u32,
     pub is_superuser: bool,
     pub database: u32,
@@ -27,7 +26,7 @@ pub struct Shown<T = Vec<u8>> {
     /// Bytes received from the client, and bytes sent to it.
     pub net_in: u64,
     pub net_out: u64,
-    /// Bytes of waiting requests, and of waiting replies.
+    /// Bytes of pending requests, and of pending replies.
     pub input: u32,
     pub output: u32,
     /// The number of channels and of patterns to which the client has subscribed.
@@ -43,7 +42,7 @@ pub struct Shown<T = Vec<u8>> {
     pub tracks: bool,
     pub broadcasts: bool,
     pub redirect_broken: bool,
-    /// The client that receives this client's invalidations; 0: none.
+    /// The client that receives this client's invalidations (REDIRECT); 0 if none does.
     pub redirect: u64,
     pub last_command: T,
     pub user: T,
@@ -54,16 +53,16 @@ pub struct Shown<T = Vec<u8>> {
     pub local_address: T,
 }
 
-/// The number of words that all numbers take, and that each text takes, in the order of [`Shown`].
+/// The number of words that all numbers take together, and that each text takes, in the order of [`Shown`].
 const NUMBERS: usize = 12;
 const TEXTS: [usize; 7] = [3, 8, 8, 4, 4, 14, 14];
 const WORDS: usize = NUMBERS + 3 + 8 + 8 + 4 + 4 + 14 + 14;
 
 #[repr(C)]
 pub(super) struct Place {
-    /// The number of the client's network process plus 1; 0: the place is free.
+    /// The number of the client's network process plus 1; 0 if the place is free.
     pub(super) network: AtomicU32,
-    /// The number of the client that was requested to end; 0: none.
+    /// The number of the client whose end was requested; 0 if none was.
     pub(super) end: AtomicU64,
     version: Seqlock,
     pub(super) words: [AtomicU64; WORDS],
@@ -78,7 +77,7 @@ impl Place {
     pub(super) fn clear(&self) -> u32 {
         self.words[0].store(0, Relaxed);
         self.end.store(0, Relaxed);
-        // A writer that was killed may have left the version odd.
+        // Makes the version even again, which a writer that was killed may have left odd.
         drop(self.version.write());
         self.network.swap(0, AcqRel)
     }
@@ -128,8 +127,8 @@ impl Place {
         }
     }
 
-    /// Returns the network process and the facts of the place's client. Returns None if the place has no client, or if
-    /// writes overlapped with every attempt to read it.
+    /// Returns the network process of the place's client, and the facts about the client. Returns None if the place has
+    /// no client, or if writes overlapped with every attempt to read it.
     pub(super) fn read(&self) -> Option<(usize, Shown)> {
         let (network, words) = self.version.read(|| {
             let network = self.network.load(Acquire);

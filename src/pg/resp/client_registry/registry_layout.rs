@@ -7,11 +7,11 @@ use crate::pg::resp::client_registry::place::Place;
 use crate::pg::resp::process::MOST_PROCESSES;
 use crate::pg::resp::shared_memory;
 
-/// The counters of a network process. A new counter goes to the end, because readers know counters by number.
+/// The counters of a network process. A new counter goes to the end, because readers identify counters by number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Counter {
-    /// Accepted connections, and rejected connections.
+    /// Accepted connections.
     Connections,
     Rejected,
     Commands,
@@ -29,8 +29,7 @@ pub enum Counter {
     /// Catalog requests to executors, and the number of times that the queue was full.
     Questions,
     QueueFull,
-    /// Messages from SQL, and the number of times that writers overwrote the ring before the network process had read
-    /// it.
+    /// Messages from SQL, and how often writers overwrote unread messages in the ring.
     Messages,
     Overflows,
     /// Connections whose TLS handshake failed.
@@ -49,11 +48,12 @@ pub type Counters = [u64; FIGURES];
 
 #[repr(C, align(64))]
 pub(super) struct NetworkProcess {
-    /// The process id; 0: no process runs.
+    /// The process id; 0 if no process runs.
     pub(super) pid: AtomicU32,
-    /// Not 0: clients of this process were requested to end.
+    /// Not 0 if the end of a client of this process was requested.
     pub(super) ends: AtomicU32,
-    /// The number of places claimed for this process, of clients that it accepts, and of clients that it has.
+    /// The number of places claimed for this process, the number of clients that it accepts, and the number of clients
+    /// that it has.
     pub(super) claimed: AtomicU64,
     pub(super) room: AtomicU64,
     pub(super) clients: AtomicU64,
@@ -93,14 +93,14 @@ pub(super) struct Head {
     pub(super) database: AtomicU32,
     /// The number of the last client.
     pub(super) last_id: AtomicU64,
-    /// The first place that was never used; no later place was used.
+    /// The first place that was never used. No later place was ever used either.
     pub(super) fresh: AtomicU64,
-    /// Where a search last found a free place, after all places had been used once.
+    /// The place that the last search found, at which the next search begins once every place has been used.
     pub(super) found: AtomicU64,
     /// The time of the last reset.
     pub(super) reset: AtomicI64,
-    /// Twice the time until which commands are held back, plus 1 if the pause holds back all commands, and not only
-    /// writes; 0: no pause.
+    /// Twice the time until which CLIENT PAUSE holds back commands, plus 1 if it holds back all commands and not only
+    /// writes; 0 if no pause is in effect.
     pub(super) pause: AtomicI64,
     /// Hits and misses that executors have counted, and their values at the last reset.
     pub(super) reads: [AtomicU64; 2],

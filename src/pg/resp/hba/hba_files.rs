@@ -1,7 +1,7 @@
 //! Reads pg_hba.conf and pg_ident.conf with Postgres' own parsers, and copies the parsed lines.
 //!
-//! It calls only the parsers of single lines, because they read nothing but the given file. `load_hba`, `load_ident`
-//! and `check_usermap` would crash: they work on lists of the postmaster, in a memory context that every child process
+//! It calls only the parsers of single lines, which read nothing but the given line. `load_hba`, `load_ident` and
+//! `check_usermap` would crash, because they use lists of the postmaster in a memory context that every child process
 //! has freed.
 
 use std::ffi::{CStr, c_char, c_int};
@@ -28,7 +28,7 @@ unsafe extern "C-unwind" {
 /// The reason why a file cannot be used, in Postgres' words.
 pub struct Unusable(pub String);
 
-/// Returns the lines of pg_hba.conf. As for Postgres, one invalid line makes the whole file unusable.
+/// Returns the lines of pg_hba.conf. As in Postgres, one invalid line makes the whole file unusable.
 pub fn hba() -> Result<Vec<Line>, Unusable> {
     // SAFETY: the file name belongs to this process's settings, which change only between transactions.
     let path = unsafe { CStr::from_ptr(pg_sys::HbaFileName) };
@@ -52,8 +52,8 @@ pub fn ident() -> Result<Vec<Mapping>, Unusable> {
     unsafe { each_line(path, mapping) }
 }
 
-/// Returns the result of `parse` for each line of a file. Postgres allocates words and parsed lines in a memory context
-/// of their own; after an error it is freed with the transaction.
+/// Returns the result of `parse` for each line of a file. Postgres allocates words and parsed lines in a separate
+/// memory context, which after an error is freed with the transaction.
 ///
 /// # Safety
 /// Runs within a transaction. `parse` keeps no pointer into the line that it receives.
@@ -61,8 +61,8 @@ unsafe fn each_line<R>(
     path: &CStr,
     parse: impl Fn(*mut TokenizedAuthLine) -> Option<R>,
 ) -> Result<Vec<R>, Unusable> {
-    // SAFETY: the new context is a child of the present one, and current until it is deleted; nothing allocated in it
-    // is used after its deletion. The list contains tokenized lines.
+    // SAFETY: the new context is a child of the current context, and is current until it is deleted; nothing allocated
+    // in it is used after its deletion. The list contains tokenized lines.
     unsafe {
         let former = pg_sys::CurrentMemoryContext;
         let context = pg_sys::AllocSetContextCreateInternal(
@@ -105,8 +105,8 @@ unsafe fn error(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
     ))
 }
 
-/// The level at which Postgres' parsers report invalid lines. It is too low to be logged, because the postmaster
-/// logs the same lines.
+/// The level at which Postgres' parsers report invalid lines. It is too low for the log, because the postmaster already
+/// logs these lines.
 const SILENT: c_int = pg_sys::DEBUG1 as c_int;
 
 fn hba_line(line: *mut TokenizedAuthLine) -> Option<Line> {
@@ -134,7 +134,7 @@ fn hba_line(line: *mut TokenizedAuthLine) -> Option<Line> {
 fn connections_of(kind: u32) -> Option<Connections> {
     match kind {
         connections::LOCAL => Some(Connections::Local),
-        // No connection of the Redis protocol is encrypted by GSS.
+        // Redis connections are never encrypted by GSS, so `hostnogssenc` equals `host`.
         connections::HOST | connections::HOST_NO_GSS => Some(Connections::Host),
         connections::HOST_SSL => Some(Connections::HostTls),
         connections::HOST_NO_SSL => Some(Connections::HostWithoutTls),
@@ -155,7 +155,7 @@ fn method_of(number: u32) -> Method {
     }
 }
 
-/// Returns the certificate that a line requires. Method `cert` requires the full check, whatever the line's options
+/// Returns the certificate that a line requires. The method `cert` requires the full check, whatever the line's options
 /// are.
 fn certificate_of(line: &layout::HbaLine15) -> Option<ShownCertificate> {
     let required = match line.auth_method {
@@ -199,7 +199,7 @@ unsafe fn origin(line: &layout::HbaLine15) -> Option<Origin> {
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 
-/// Returns the address in a `sockaddr`; None for other families.
+/// Returns the IP address in a `sockaddr`; None for any other family.
 pub fn address_of(address: &Address) -> Option<IpAddr> {
     // The port comes first; an IPv6 address follows after four more bytes.
     match address.family {

@@ -7,19 +7,19 @@ use std::net::IpAddr;
 #[derive(Debug, Clone)]
 pub struct Token {
     pub text: Vec<u8>,
-    /// Whether the word was quoted: a quoted word is no keyword.
+    /// Whether the word was quoted, so that it is not a keyword.
     pub quoted: bool,
     /// Whether the word begins with a slash, so that the rest is a regular expression.
     pub is_pattern: bool,
 }
 
 impl Token {
-    /// Returns whether the word is this keyword, unquoted.
+    /// Returns whether the word is this keyword and not quoted.
     pub fn is_keyword(&self, word: &str) -> bool {
         !self.quoted && self.text == word.as_bytes()
     }
 
-    /// Returns the role, without the plus sign, if the word stands for the members of a role.
+    /// Returns the role's name, without the plus sign, if the word denotes the members of a role.
     pub fn group(&self) -> Option<&[u8]> {
         match self.quoted {
             true => None,
@@ -36,14 +36,14 @@ impl Token {
     }
 }
 
-/// The connections that a line applies to.
+/// The connections to which a line applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connections {
     Local,
     Host,
     HostTls,
     HostWithoutTls,
-    /// Connections that GSS encrypts; no connection of the Redis protocol is one.
+    /// Connections that GSS encrypts; Redis connections never are.
     HostGss,
 }
 
@@ -67,7 +67,7 @@ pub enum Method {
     Reject,
     Trust,
     Peer,
-    /// A password; `scram_only`: the server must store it as a SCRAM secret.
+    /// A password. With `scram_only`, the server must have stored it as a SCRAM secret.
     Password {
         scram_only: bool,
     },
@@ -77,7 +77,7 @@ pub enum Method {
     Other,
 }
 
-/// The certificate that a client must present, in addition to the method or as the method.
+/// The certificate that a client must present, either in addition to the method or as the method itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShownCertificate {
     NotRequired,

@@ -1,7 +1,7 @@
 //! Finds the line of pg_hba.conf that applies to a log-in, and checks maps of pg_ident.conf. `resp::auth` checks
-//! what the line requires.
+//! whether the client meets the line's requirements.
 //!
-//! The first matching line decides, whatever its method, as for sessions. A line with a method that the Redis protocol
+//! As for sessions, the first matching line decides, whatever its method. A line with a method that the Redis protocol
 //! does not support is not skipped; otherwise a later, weaker line would decide.
 
 use std::cell::OnceCell;
@@ -114,7 +114,8 @@ impl<'l> Login<'l> {
         })
     }
 
-    /// Returns whether the role is a member of the role `of` by GRANT; being a superuser does not count.
+    /// Returns whether the role is a member of the role `of` by GRANT. Unlike elsewhere, a superuser is not a member of
+    /// every role.
     fn is_member(&self, of: &[u8]) -> bool {
         let Ok(of) = CString::new(of) else {
             return false;
@@ -125,8 +126,8 @@ impl<'l> Login<'l> {
         there && unsafe { pg_sys::is_member_of_role_nosuper(self.role, of) }
     }
 
-    /// Returns whether a system user may log in as this role: the line's map allows it, or without a map the names are
-    /// equal.
+    /// Returns whether a system user may log in as this role, because the line's map allows it or, if the line has no
+    /// map, because the names are equal.
     pub fn may_be(&self, system_user: &[u8], map: Option<&[u8]>, mappings: &[Mapping]) -> bool {
         let Some(map) = map.filter(|map| !map.is_empty()) else {
             return system_user == self.user.to_bytes();
@@ -135,8 +136,8 @@ impl<'l> Login<'l> {
             match self.is_mapped(system_user, mapping) {
                 Ok(false) => {}
                 Ok(true) => return true,
-                // As in Postgres, a line whose expression cannot be evaluated refuses the log-in; later lines are not
-                // checked.
+                // As in Postgres, a line whose expression cannot be evaluated refuses the log-in, and later lines are
+                // not checked.
                 Err(regex::Failed) => return false,
             }
         }
@@ -162,14 +163,14 @@ impl<'l> Login<'l> {
         let group = group.ok_or(regex::Failed)?;
         let text = &mapping.role.text;
         let name = [&text[..place], group, &text[place + 2..]].concat();
-        // The name comes from the client, so none of its characters has a special meaning.
+        // The name comes from the client, so it is compared as plain text.
         Ok(name == self.user.to_bytes())
     }
 }
 
 impl Peer {
-    /// Returns the address of a network client as Postgres would see it: Postgres' IPv6 sockets accept no IPv4
-    /// connections.
+    /// Returns the address of a network client as Postgres would see it. An IPv4 address that is mapped into IPv6
+    /// becomes an IPv4 address, because Postgres' IPv6 sockets accept no IPv4 connections.
     fn ip(&self) -> Option<IpAddr> {
         match self.address {
             PeerAddress::Unix { .. } => None,

@@ -1,4 +1,4 @@
-//! Applies pg_hba.conf and pg_ident.conf to clients of the Redis protocol, which are not sessions of Postgres.
+//! Applies pg_hba.conf and pg_ident.conf to Redis clients, which are not Postgres sessions.
 //!
 //! - [`hba_files`]: parses both files with Postgres' own parsers.
 //! - [`line`]: the parsed lines as plain data.
@@ -9,7 +9,7 @@
 //! passwords in `password.rs` beside this folder.
 //!
 //! A process reads the files when it starts and at SIGHUP, as the postmaster does. If a file has an error, the rules
-//! read before stay in force; if the process has read no valid pg_hba.conf before, it admits no client.
+//! that were read before stay in force. A process that has never read a valid pg_hba.conf admits no client.
 
 mod hba_files;
 pub mod line;
@@ -31,7 +31,7 @@ pub use network::user_name;
 /// The address of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerAddress {
-    /// A client of the unix socket, and the system user that it runs as.
+    /// A client of the unix socket, and the system user as which it runs.
     Unix { uid: u32 },
     /// A client of the network.
     Tcp(SocketAddr),
@@ -55,8 +55,7 @@ thread_local! {
     static RULES: RefCell<Option<Rc<Rules>>> = const { RefCell::new(None) };
 }
 
-/// Reads both files, and keeps the former rules of a file that has an error. Runs within a transaction; needs no
-/// snapshot.
+/// Reads both files. A file that has an error keeps its former rules. Runs within a transaction; needs no snapshot.
 pub fn reload() {
     let former = rules();
     let lines = match hba_files::hba() {
@@ -80,7 +79,7 @@ pub fn reload() {
     let _former = RULES.with(|place| place.replace(Some(rules)));
 }
 
-/// Returns the rules that were last read without an error; None if there are none.
+/// Returns the rules that were last read without an error; None if no valid pg_hba.conf was read.
 pub fn rules() -> Option<Rc<Rules>> {
     RULES.with(|rules| rules.borrow().clone())
 }

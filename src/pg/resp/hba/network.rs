@@ -1,4 +1,4 @@
-//! Reads from the operating system the values that lines of pg_hba.conf and pg_ident.conf are compared with: addresses
+//! Reads from the operating system the values with which lines of pg_hba.conf and pg_ident.conf are compared: addresses
 //! of this machine, host names, and names of system users.
 //!
 //! A lookup of a host name may query a remote name server, and blocks the caller until the reply.
@@ -43,7 +43,7 @@ struct Passwd {
     rest: [u8; 248],
 }
 
-/// From netdb.h: fail for an address without a name.
+/// From netdb.h: the flag that makes the lookup of an address without a name fail.
 const NI_NAMEREQD: c_int = 8;
 /// From netdb.h: the maximum length of a name.
 const NI_MAXHOST: usize = 1025;
@@ -60,8 +60,8 @@ pub struct Interface {
     pub mask: IpAddr,
 }
 
-/// The maximum number of interfaces in the list. The list has a fixed size, because Postgres fills it inside of
-/// `guarded`, where an error skips destructors.
+/// The maximum number of interfaces in the list. The list has a fixed size, because it is filled inside `guarded`,
+/// where an error would skip the destructor of a Vec.
 const INTERFACES: usize = 256;
 
 struct Found {
@@ -76,8 +76,8 @@ pub fn interfaces() -> Vec<Interface> {
         count: 0,
     };
     let data = (&raw mut found).cast();
-    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; Postgres calls the callback with
-    // `data`, only before the call returns.
+    // SAFETY: inside `guarded` an error jumps over nothing that must be dropped; Postgres calls the callback with
+    // `data`, and only before the call returns.
     let listed = unsafe { guarded(|| pg_foreach_ifaddr(add_interface, data)) };
     match listed < 0 {
         true => Vec::new(),
@@ -114,7 +114,7 @@ unsafe fn read(address: *const Address) -> Option<IpAddr> {
         family: 0,
         bytes: [0; 126],
     };
-    // SAFETY: the family comes first; an address of IPv6 has 28 bytes, every other one at least 16.
+    // SAFETY: the family comes first; an IPv6 address has 28 bytes, every other address at least 16.
     unsafe {
         let family = address.cast::<u16>().read_unaligned();
         let length = match family {
@@ -127,8 +127,8 @@ unsafe fn read(address: *const Address) -> Option<IpAddr> {
     address_of(&copy)
 }
 
-/// Returns the host name of an address if the name also resolves to the address; None otherwise. The check is needed
-/// because the owner of an address can give it any name.
+/// Returns the host name of an address if the name also resolves to the address; otherwise None. The check is
+/// necessary, because the owner of an address can give it any name.
 pub fn host_name(address: IpAddr) -> Option<String> {
     let name = claimed_name(address)?;
     let addresses = (name.as_str(), 0).to_socket_addrs().ok()?;
@@ -163,8 +163,7 @@ fn claimed_name(address: IpAddr) -> Option<String> {
     Some(name.to_str().ok()?.to_owned())
 }
 
-/// Returns whether a host name matches the name in a line; a name with a leading dot stands for all names in a
-/// domain.
+/// Returns whether a host name matches the name in a line, where a leading dot denotes all names in a domain.
 pub fn is_named(pattern: &[u8], name: &str) -> bool {
     let name = name.as_bytes();
     match pattern.first() {
@@ -187,7 +186,7 @@ pub fn user_name(user: u32) -> Option<Vec<u8>> {
         };
         let mut found = std::ptr::null_mut();
         // SAFETY: the entry has more room than any system needs, and the call receives the size of the buffer. If it
-        // finds an entry, the name lies in the buffer, and the code copies it.
+        // finds an entry, the name is in the buffer, and the code copies it.
         unsafe {
             let buffer = buffer.as_mut_ptr().cast();
             match getpwuid_r(user, &raw mut entry, buffer, room, &raw mut found) {
@@ -201,7 +200,7 @@ pub fn user_name(user: u32) -> Option<Vec<u8>> {
     None
 }
 
-/// Returns whether two addresses are in one network.
+/// Returns whether an address is in a network; false if their families differ.
 pub fn is_within(address: IpAddr, network: IpAddr, mask: IpAddr) -> bool {
     match (address, network, mask) {
         (IpAddr::V4(address), IpAddr::V4(network), IpAddr::V4(mask)) => {

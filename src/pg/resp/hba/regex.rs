@@ -1,9 +1,9 @@
 //! Evaluates regular expressions of pg_hba.conf and pg_ident.conf.
 //!
 //! The expressions must match as they do for sessions. Postgres compiles them in the postmaster, which has no database
-//! and treats each byte as a character, and evaluates them before a session knows its database. An executor has a
-//! database, and the same expression could mean something else in its encoding. So each byte is a character here, too.
-//! This module compiles an expression when a log-in needs it.
+//! and treats each byte as a character, and evaluates them before a session has its database. An executor has a
+//! database, in whose encoding the same expression could have another meaning. So this module also treats each byte as
+//! a character. It compiles an expression only when a log-in needs it.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -45,18 +45,18 @@ unsafe extern "C-unwind" {
     fn pg_regfree(regex: *mut c_void);
 }
 
-/// From regex/regex.h: the syntax of Postgres' own operators.
+/// From regex/regex.h: the syntax of Postgres' regular expression operators.
 const REG_ADVANCED: c_int = 3;
 const REG_NOMATCH: c_int = 1;
 /// From catalog/pg_collation.dat.
 const C_COLLATION: u32 = 950;
 
-/// A match, with the position of the first group in parentheses if the group is part of the match.
+/// A match, with the position of the first parenthesised group if the group is part of the match.
 pub struct Match {
     pub group: Option<Range<usize>>,
 }
 
-/// The expression cannot be compiled, or the search has failed.
+/// The error that the expression cannot be compiled, or that the search failed.
 pub struct Failed;
 
 /// Searches a text for the expression; returns None if the text does not match.
@@ -65,7 +65,7 @@ pub fn search(pattern: &[u8], text: &[u8]) -> Result<Option<Match>, Failed> {
     let mut regex = Compiled([0; 256]);
     let mut places = [Place { start: -1, end: -1 }; 2];
     let (regex, place) = (&raw mut regex, places.as_mut_ptr());
-    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The expression has room for the
+    // SAFETY: inside `guarded` an error jumps over nothing that must be dropped. The expression has room for the
     // structure that Postgres fills, and is freed if it was compiled; texts and places live through the calls, which
     // receive their lengths.
     let outcome = unsafe {
