@@ -1,5 +1,5 @@
-//! Checks the pages of a table with Postgres' amcheck. On a server built without contrib the check is skipped, and
-//! `make test` reports that at its end.
+//! Checks the pages of a table with Postgres' amcheck. On a server without contrib the check is skipped, which `make
+//! test` reports at its end.
 
 use postgres::Client;
 

@@ -1,4 +1,4 @@
-//! Runs short queries in a session and returns the results in SQL's text form.
+//! Runs short queries in a session, and returns the results in their SQL text form.
 
 use postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 

@@ -1,4 +1,4 @@
-//! Compares two long lists of lines that must be equal; a failure shows only the differences.
+//! Asserts that two long lists of lines are equal. A failure shows only the differences.
 
 pub fn assert_lines(is: &[String], should_be: &[String], what: &str) {
     let only = |one: &[String], other: &[String]| -> Vec<String> {

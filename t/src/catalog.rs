@@ -3,8 +3,8 @@
 
 /// Lists every member object with everything that a script can define about it: comment, privileges, and the privileges
 /// that a dump omits; a function's definition (arguments, defaults, volatility, parallel, strict, rows) and owner; a
-/// relation's columns, options, triggers, indexes, constraints and query. Then the extension's own row, with the tables
-/// whose rows are dumped.
+/// relation's columns, options, triggers, indexes, constraints and query. Then lists the extension's own row, with the
+/// tables whose rows are dumped.
 pub const CATALOG: &str = "
     SELECT pg_describe_object(d.classid, d.objid, 0) AS object, concat_ws(' ',
            obj_description(d.objid, d.classid::regclass::name),

@@ -20,15 +20,16 @@ pub struct Cluster {
     pub stage: Stage,
     /// The folder of the socket, for a client program.
     pub folder: PathBuf,
-    /// `CREATE DATABASE` copies the extension from `template::WITH_EXTENSION`.
+    /// Whether the cluster has the template database `template::WITH_EXTENSION`, from which `CREATE DATABASE` copies
+    /// the extension.
     pub(crate) has_template: bool,
-    /// The port of the Redis protocol, on a server that has one.
+    /// The port of the Redis protocol, if the server has one.
     pub(crate) port: u16,
     /// The library that moves the server's wall clock, or None if the server uses the true time.
     clock: Option<PathBuf>,
     /// Further variables of the server's environment.
     environment: &'static [(&'static str, &'static str)],
-    /// A test has stopped, killed or configured this server, so no other test may use it.
+    /// Whether a test has stopped, killed or configured this server, so that no other test may use it.
     is_spoiled: AtomicBool,
     /// Internal errors that the test provokes.
     provoked: Mutex<Vec<&'static str>>,
@@ -43,7 +44,7 @@ pub struct Cluster {
 pub enum Shutdown {
     Fast,
     Immediate,
-    /// Waits for sessions to end.
+    /// Waits until sessions have ended.
     Smart,
 }
 
@@ -66,7 +67,8 @@ impl Cluster {
         Cluster::with(&[])
     }
 
-    /// Returns a server with these lines in its configuration, the same server at each call of a test.
+    /// Returns a server with these lines in its configuration. All calls of a test with the same lines return the same
+    /// server.
     pub fn with(conf: &[&str]) -> &'static Cluster {
         pool::same(Recipe::server(conf))
     }
@@ -76,7 +78,7 @@ impl Cluster {
         pool::another(Recipe::server(conf))
     }
 
-    /// Creates and starts a cluster with the programs of another stage.
+    /// Creates and starts a cluster with the programs of this stage.
     pub fn start_on(stage: &Stage, conf: &[&str]) -> Cluster {
         let cluster = Cluster::fresh(stage, conf);
         cluster.up();
@@ -93,13 +95,13 @@ impl Cluster {
         Cluster::fresh(Stage::current(), conf)
     }
 
-    /// Returns a cluster that is configured and not yet started.
+    /// Returns a cluster of this stage that is configured and not yet started.
     pub(crate) fn fresh(stage: &Stage, conf: &[&str]) -> Cluster {
         Cluster::prepare(stage).configured(Template::Bare, conf)
     }
 
-    /// Returns a cluster for the pool, not yet started. Its databases are copied from a template, unless workers visit
-    /// the template.
+    /// Returns a cluster for the pool, not yet started. Its databases are copied from a template with the extension,
+    /// unless workers would visit the template.
     pub(crate) fn for_pool(conf: &[&str]) -> Cluster {
         let is_visited = conf.iter().any(|line| line.contains("expire_interval"));
         let template = match is_visited {
@@ -109,7 +111,7 @@ impl Cluster {
         Cluster::prepare(Stage::current()).configured(template, conf)
     }
 
-    /// Starts a cluster with a wall clock that [`Cluster::move_clock`] moves.
+    /// Starts a cluster whose wall clock [`Cluster::move_clock`] can move.
     pub fn start_with_clock(conf: &[&str]) -> Cluster {
         let stage = Stage::current();
         let cluster = Cluster {
@@ -338,7 +340,7 @@ impl Cluster {
             .unwrap_or_default()
     }
 
-    /// Notes that a test begins with this server.
+    /// Records that a test begins to use this server.
     pub(crate) fn taken(&self) {
         self.is_spoiled.store(false, Ordering::Relaxed);
         self.provoked
@@ -349,7 +351,7 @@ impl Cluster {
             .store(self.whole_log().len(), Ordering::Relaxed);
     }
 
-    /// Kills (`kill -9`) a session's backend, by the number that `pg_backend_pid()` returned.
+    /// Kills (`kill -9`) the backend with this pid, which `pg_backend_pid()` returned.
     pub fn kill_backend(&self, pid: i32) {
         assert!(self.try_kill_backend(pid), "not a backend of this cluster");
     }
@@ -357,7 +359,7 @@ impl Cluster {
     /// Kills a server process that may have ended already. Returns whether it existed.
     pub fn try_kill_backend(&self, pid: i32) -> bool {
         self.spoil();
-        // Use the shell's builtin kill, because a small system has no program of that name.
+        // Uses the shell's builtin kill, because a small system has no such program.
         parent_of(pid) == Some(self.postmaster())
             && Command::new("sh")
                 .args(["-c", "kill -9 \"$0\"", &pid.to_string()])
@@ -383,7 +385,7 @@ impl Cluster {
         first.expect("a pid file begins with the pid")
     }
 
-    /// Waits until the server accepts sessions again after a crash from which it recovers by itself.
+    /// Waits until the server, which recovers from a crash by itself, accepts sessions again.
     pub fn wait_until_up(&self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while self.try_connect("postgres", "postgres").is_err() {
@@ -413,7 +415,7 @@ impl Cluster {
             .connect(NoTls)
     }
 
-    /// Opens a session as superuser; also returns the notices that it receives.
+    /// Opens a session as superuser. Also returns a receiver of its notices.
     pub fn connect_with_notices(&self, database: &str) -> (Client, Receiver<DbError>) {
         let (sender, notices) = channel();
         let session = Config::new()

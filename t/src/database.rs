@@ -29,7 +29,7 @@ impl Cluster {
         database
     }
 
-    /// Creates a database without the extension; `options` as in CREATE DATABASE.
+    /// Creates a database without the extension. `options` are those of CREATE DATABASE.
     pub fn empty_database(&self, options: &str) -> Database<'_> {
         let name = unique("d");
         self.connect("postgres")

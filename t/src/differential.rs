@@ -305,7 +305,7 @@ pub const PUBLICATIONS: &[&str] = &[
     "DROP PUBLICATION IF EXISTS twin",
 ];
 
-/// Returns one step of a round: which of the two sessions of each database runs it, and the statement.
+/// Returns one step of a round: the statement, and which of the two sessions of each database runs it.
 pub fn step(rng: &mut Rng) -> (usize, String) {
     let session = usize::from(rng.below(4) == 0);
     let isolation = rng.pick(&[
@@ -362,7 +362,7 @@ pub const PREPARED: &str = "
     PREPARE getting (text) AS SELECT cache_get($1, 'twin.c');
     PREPARE deleting (text) AS SELECT cache_delete($1, 'twin.c')";
 
-/// The rows of the cache.
+/// Queries the rows of the cache.
 pub const CONTENT: &str = "
     SELECT key, md5((to_jsonb(c) - 'expires_at')::text),
            CASE WHEN isfinite(expires_at) AND expires_at > now() THEN round(extract(epoch FROM expires_at - now()) / 3600)::text ELSE expires_at::text END

@@ -1,4 +1,4 @@
-//! Checks whether two holders ever held a lock at once.
+//! Checks whether two holders ever held a lock at the same time.
 
 /// One hold of a lock. It begins just after the lock was acquired and ends just before the lock was released, so two
 /// holds that overlap prove a fault.

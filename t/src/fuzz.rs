@@ -16,7 +16,7 @@ pub struct Function {
     arguments: Vec<(String, String)>,
     /// The number of arguments that a call must pass.
     required: usize,
-    /// Whether the function returns rows without column names, so that the query must name the columns.
+    /// Whether the function returns rows whose columns the query must name.
     nameless_rows: bool,
 }
 
@@ -54,7 +54,7 @@ impl Function {
     }
 }
 
-/// The contents of a database for fuzzing: caches of all kinds, and relations of all kinds that are not caches.
+/// Creates the relations for fuzzing that are not caches, of all kinds.
 pub const ODD_RELATIONS: &str = "
     CREATE TABLE plain (key text PRIMARY KEY, value text);
     CREATE INDEX plain_value ON plain (value);
@@ -87,7 +87,7 @@ const TABLES: &[(&str, &str)] = &[
     ("c_strict", "storage => 'unlogged'"),
 ];
 
-/// Tables of applications, and the calls that attach them.
+/// Tables of applications, and the options with which they are attached.
 const ATTACHED: &[(&str, &str, &str)] = &[
     (
         "a_words",

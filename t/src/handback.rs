@@ -22,7 +22,7 @@ pub(crate) struct Taken {
     pub(crate) settings: String,
 }
 
-/// Returns all settings as a new session sees them, in one text.
+/// Returns, in one text, all settings as a new session sees them.
 pub(crate) fn settings_of(cluster: &Cluster) -> String {
     all_settings(&mut cluster.connect("postgres"))
 }
@@ -87,7 +87,7 @@ fn none_within_patience(session: &mut Client, what: &str, sql: &str) -> Option<S
     (!gone).then(|| format!("{what} is left: {}", rows.join("; ")))
 }
 
-/// Lists sessions. A query may come from a database in another encoding, so only ASCII is printed.
+/// Lists sessions. Prints only ASCII, because a session's query may come from a database in another encoding.
 fn sessions(session: &mut Client) -> Option<String> {
     none_within_patience(
         session,
@@ -117,7 +117,7 @@ fn tier(cluster: &Cluster, session: &mut Client) -> Option<String> {
         let newest = "SELECT 1 FROM pg_extension JOIN pg_available_extensions ON name = extname \
              WHERE extname = 'pgcache' AND extversion = default_version";
         within.try_value(newest).ok()??;
-        // Do not read the view, because a setting of the database may make views unreadable.
+        // Does not read the view, because a setting of the database may make views unreadable.
         let marks = "SELECT format('%s marks', pending) FROM pgcache.tier_figures() WHERE pending <> 0";
         let sums = "SELECT t::text FROM pgcache.tier_figures() AS t WHERE size > 0 AND NOT \
              (size - used = free AND bookkeeping > 0 AND holes >= 0 AND free >= 0 AND used >= bookkeeping + holes)";

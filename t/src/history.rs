@@ -2,7 +2,7 @@
 //!
 //! A history is a list of writes and a list of reads on one clock. Every write has a unique version. The versions of
 //! one key increase in the order of its commits, because each writer holds a lock on the key. The checker is
-//! independent of Postgres and pgcache, so it can judge any cache in front of them.
+//! independent of Postgres and pgcache, so it can check any cache.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ pub enum Fate {
 pub struct Write {
     pub key: u64,
     pub version: u64,
-    /// The write is a delete, after which no entry exists.
+    /// Whether the write is a delete, after which no entry exists.
     pub removes: bool,
     pub began: Moment,
     pub fate: Fate,
@@ -36,8 +36,8 @@ pub struct Read {
     pub ended: Moment,
     /// The version that was read, or None for a miss.
     pub saw: Option<u64>,
-    /// The transaction whose only snapshot the read used. The read counts as made at the statement that took the
-    /// snapshot, however late it runs.
+    /// The transaction whose only snapshot the read used, if any. The read counts as made when the snapshot was taken,
+    /// even if it ran much later.
     pub snapshot: Option<u64>,
 }
 
@@ -48,11 +48,11 @@ pub enum Violation {
     FromNowhere(Read),
     /// A value whose transaction or savepoint was rolled back.
     RolledBack(Read),
-    /// A version older than another version that was acknowledged or read before this read began.
+    /// A version older than the version `than`, which was acknowledged or read before this read began.
     Older { read: Read, than: u64 },
     /// A value that differs from an earlier read of the key in the same transaction with the same snapshot.
     Changed { read: Read, from: Option<u64> },
-    /// An entry that remains after all sessions have ended, and that is not the last committed version.
+    /// An entry that remains after all sessions have ended, although it is not the last committed version.
     Left { key: u64, version: u64 },
 }
 
@@ -73,7 +73,7 @@ pub fn check(writes: &[Write], reads: &[Read]) -> Result<(), Violation> {
 }
 
 /// Checks the final state: each key has no entry, or the last committed version. A write whose session broke during its
-/// commit may or may not be the last one.
+/// commit may or may not be the last committed version.
 pub fn check_quiet(writes: &[Write], left: &[(u64, u64)]) -> Result<(), Violation> {
     let is_last = |key: u64, version: u64| {
         let known = writes
@@ -90,7 +90,8 @@ pub fn check_quiet(writes: &[Write], left: &[(u64, u64)]) -> Result<(), Violatio
     })
 }
 
-/// Checks reads in the order in which they ended: each read that ended before another began comes before it.
+/// Checks the reads of a key in the order in which they ended, in which a read that ended before another began also
+/// comes before it.
 fn check_key(writes: &[Write], mut reads: Vec<Read>) -> Result<(), Violation> {
     check_snapshots(&reads)?;
     let key = Key::new(writes);
@@ -123,7 +124,7 @@ fn check_snapshots(reads: &[Read]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The writes of one key, arranged for look-ups.
+/// The writes of one key, indexed for lookups.
 struct Key {
     by_version: HashMap<u64, Write>,
     /// The deletes that may have happened, by version, and the empty beginning.
@@ -154,7 +155,7 @@ impl Key {
         }
     }
 
-    /// Returns the earliest version, `than` or later, that matches the result of the read.
+    /// Returns the earliest version from `than` on that matches the result of the read.
     fn earliest(&self, read: &Read, than: u64) -> Result<u64, Violation> {
         let Some(version) = read.saw else {
             return self

@@ -1,4 +1,4 @@
-//! Keys, certificates and revocation lists, made by the program `openssl`.
+//! Creates keys, certificates and revocation lists with the program `openssl`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,7 +41,7 @@ crl_extensions = list
 authorityKeyIdentifier = keyid
 ";
 
-/// A folder of keys beside the folder of a server.
+/// A folder of keys in the folder of a server.
 pub struct Keys {
     pub folder: PathBuf,
     stage: &'static Stage,
@@ -73,7 +73,7 @@ impl Keys {
         self.stage.give(&self.path(name));
     }
 
-    /// Returns the server's settings that name the files of the folder.
+    /// Returns the server settings that name the files of the folder.
     pub fn settings(&self) -> [String; 3] {
         let named =
             |setting: &str, name: &str| format!("{setting} = '{}'", self.path(name).display());

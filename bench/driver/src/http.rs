@@ -1,6 +1,7 @@
-//! The users of the web server in front of a store. They send GET /get?key= and POST /set?key= with hyper's client.
+//! Simulates users of the web server in front of a store, who send GET /get?key= and POST /set?key= with hyper's
+//! client.
 //!
-//! Each thread has a runtime for its users. Each user keeps one connection, with one request in flight.
+//! Each thread has a runtime for its users. A user keeps one connection, with one request in flight.
 
 use std::cell::RefCell;
 use std::time::Instant;
@@ -37,7 +38,7 @@ pub fn run(load: Load, users: usize) -> Result<Counts> {
     Ok(load.into_inner().counts)
 }
 
-/// Lets the users send requests until the end, and waits for the last answer of each.
+/// Lets the users send requests until the end, and waits for the last answer to each user.
 async fn visit(users: &mut [User], load: &RefCell<Load<'_>>, end: End) -> Result<()> {
     let start = Instant::now();
     try_join_all(users.iter_mut().map(|user| user.visit_until(load, end, start))).await.map(drop)
@@ -53,7 +54,7 @@ impl User {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let (connection, driver) = handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(driver); // its failure fails the request in flight
+        tokio::spawn(driver); // if the driver fails, so does the request in flight
         Ok(User { connection, value: value.clone() })
     }
 

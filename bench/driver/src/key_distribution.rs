@@ -1,7 +1,7 @@
 //! The distribution of keys: draws numbers, and converts them to UUIDs.
 //!
 //! Of the numbers 0 .. slots-1 every fifth is absent. So 80 of 100 uniform draws hit an existing key, and the absent
-//! keys are spread between the existing ones. `bench/key_distribution.py` follows the same rule and must be changed
+//! keys are spread among the existing keys. `bench/key_distribution.py` follows the same rule and must change together
 //! with this file.
 
 use crate::random::Random;
@@ -18,8 +18,8 @@ const SCATTER: u64 = 2_654_435_761;
 #[derive(Clone, Copy)]
 pub struct KeyDistribution {
     pub entries: u64,
-    /// The number that is added to every number drawn. pgbench cannot pad with zeros, so its numbers start at
-    /// 100000000000. redis-benchmark pads and cannot add, so its offset is 0. The key has 36 bytes either way.
+    /// The number that is added to every number drawn. pgbench cannot pad with zeros, so its numbers begin at
+    /// 100000000000. redis-benchmark pads but cannot add, so its offset is 0. The key has 36 bytes in both cases.
     pub offset: u64,
     pub keys: Keys,
 }
@@ -27,14 +27,14 @@ pub struct KeyDistribution {
 #[derive(Clone, Copy)]
 pub enum Keys {
     Uniform,
-    /// Existing keys by rank, scattered over the numbers; absent keys uniformly, still 20 of 100.
+    /// Draws existing keys by rank, scattered over the numbers. Draws absent keys uniformly, 20 of 100 as before.
     Zipf(Zipf),
-    /// 80 of 100 draws go to the first fifth of the entries. All exist, once the load has set them.
+    /// Draws 80 of 100 keys from the first fifth of the entries. No key is absent once the load has set it.
     Hot,
 }
 
 impl KeyDistribution {
-    /// Returns the count of numbers from which a read draws: the entries and a quarter more.
+    /// Returns how many numbers a read draws from: a quarter more than the entries.
     fn slots(self) -> u64 {
         self.entries / 4 * 5
     }
@@ -48,7 +48,7 @@ impl KeyDistribution {
         self.offset + i * 5
     }
 
-    /// Draws the number of a read. The workload `set` draws in the same way, because redis-benchmark does so.
+    /// Draws the number of the key to read. The workload `set` draws its keys in the same way, as redis-benchmark does.
     pub fn read(self, random: &mut Random) -> u64 {
         match self.keys {
             Keys::Uniform => self.offset + random.below(self.slots()),
@@ -67,8 +67,8 @@ impl KeyDistribution {
         self.existing(place)
     }
 
-    /// Draws the number of a write. One write in ten overwrites; the other nine take a number from a space so large
-    /// that no number is drawn twice.
+    /// Draws the number of the key to write. One write in ten overwrites; the other nine draw from so many numbers that
+    /// no number comes twice.
     pub fn write(self, random: &mut Random) -> u64 {
         if random.below(10) == 0 {
             self.overwrite(random)
@@ -103,7 +103,7 @@ pub fn key(number: u64) -> [u8; KEY_LEN] {
     out
 }
 
-/// Returns letters and digits that no compression shortens, the same in every run.
+/// Returns letters and digits that compression does not shorten. They are the same in every run.
 pub fn value(size: usize) -> Vec<u8> {
     const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let mut random = Random(37);

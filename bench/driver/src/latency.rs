@@ -8,7 +8,7 @@ pub struct Latency(Histogram<u32>);
 
 impl Default for Latency {
     fn default() -> Self {
-        // The histogram grows with the recorded values. The crate allows up to five digits.
+        // The histogram grows with the recorded values. Three digits cannot fail, because the crate allows up to five.
         Latency(Histogram::new(3).expect("three digits are allowed"))
     }
 }
@@ -27,7 +27,7 @@ impl Latency {
         self.0.len()
     }
 
-    /// Returns members of a JSON object.
+    /// Returns the quantiles as members of a JSON object.
     pub fn figures(&self) -> String {
         let us = |ns: u64| ns as f64 / 1000.0;
         let at = |share| if self.0.is_empty() { 0.0 } else { us(self.0.value_at_quantile(share)) };

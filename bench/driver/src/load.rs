@@ -1,6 +1,7 @@
 //! A load: the requests that a thread sends, the end of the load, and the counts of the answers.
 //!
-//! It sends and receives nothing, so that the epoll loop and the HTTP client draw and count alike.
+//! It sends and receives nothing. So the epoll loop and the HTTP client share it, and draw keys and count answers in
+//! the same way.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use crate::latency::Latency;
 use crate::protocol::{Command, Reply};
 use crate::random::Random;
 
-/// The end of a thread's load: after a time, or after a number of its own gets.
+/// The end of a thread's load: after a time, or after a number of the thread's gets.
 #[derive(Clone, Copy)]
 pub enum End {
     After(Duration),
@@ -24,7 +25,7 @@ pub enum Workload {
     Set,
     Write,
     Mixed,
-    /// Gets, and sets on a miss, as an application uses a cache.
+    /// Gets a key, and sets it after a miss, as an application uses a cache.
     Cached,
     Preload,
 }
@@ -97,7 +98,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Counts the answer to a request and returns the connection's next one.
+    /// Counts the answer to a request, and returns the connection's next request.
     pub fn answered(&mut self, command: Command, sent: Instant, reply: &Reply) -> Command {
         self.count(command, sent.elapsed(), reply);
         match (self.plan.workload, command, reply) {

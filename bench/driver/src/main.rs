@@ -1,4 +1,4 @@
-//! bench-driver: the client of all benchmarks, and the web server of one of them. Prints one JSON object.
+//! bench-driver: the client of all benchmarks, and the web server of one benchmark. Prints one JSON object.
 //!
 //! bench-driver requests  --protocol redis|memcached|postgres|http --socket PATH|HOST:PORT
 //!                        --workload baseline|read|set|write|mixed|cached|preload   (`preload`: Redis, memcached)

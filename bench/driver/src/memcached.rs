@@ -1,5 +1,5 @@
-//! A client of memcached: get and set of the text protocol. It is written by hand, because the crates encode no
-//! messages without a connection.
+//! A memcached client: get and set of the text protocol. It is written by hand, because no crate encodes messages
+//! without a connection.
 
 use crate::Result;
 use crate::key_distribution::key;

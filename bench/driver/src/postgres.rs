@@ -1,5 +1,5 @@
-//! A client of Postgres: named prepared statements over protocol 3.0. Each request is Bind, Describe, Execute, Sync,
-//! the same messages that libpq and therefore pgbench -M prepared sends.
+//! A Postgres client: named prepared statements over protocol 3.0. Each request is Bind, Describe, Execute, Sync, the
+//! same messages that libpq, and so pgbench -M prepared, sends.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -12,9 +12,9 @@ const PROTOCOL_3: i32 = 196_608;
 
 pub struct Postgres {
     pub database: String,
-    /// One parameter, the key.
+    /// Has one parameter, the key.
     pub read_sql: String,
-    /// Two parameters, the key and the value.
+    /// Has two parameters, the key and the value.
     pub write_sql: String,
 }
 
@@ -49,7 +49,7 @@ impl Protocol for Postgres {
     }
 }
 
-/// Checks a reply. A table reports a miss as no row, a function as NULL.
+/// Checks a reply. A miss is no row from a table, and NULL from a function.
 fn judge(command: &Command, row: Option<&[u8]>, value: &[u8]) -> Result<Reply> {
     match (command, row) {
         (Command::Get(_), None) => Ok(Reply::Miss),
@@ -62,7 +62,7 @@ fn judge(command: &Command, row: Option<&[u8]>, value: &[u8]) -> Result<Reply> {
 pub type Row = Vec<Option<String>>;
 pub type Parameters<'a> = &'a [Option<&'a [u8]>];
 
-/// A connection that waits for each answer, for callers that run several statements in turn, or listen.
+/// A connection that waits for each answer, for callers that run several statements one after the other, or LISTEN.
 pub struct Session {
     stream: Stream,
     input: Vec<u8>,
@@ -70,7 +70,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens a session with these statements prepared: name and SQL.
+    /// Opens a session, and prepares these statements, given by name and SQL.
     pub fn open(address: &str, database: &str, statements: &[(&str, &str)]) -> Result<Session> {
         Session::on(connect(address)?, database, statements)
     }
@@ -92,7 +92,7 @@ impl Session {
         self.batch(&[(statement, parameters)])
     }
 
-    /// Runs the calls in one round trip. Returns the rows of all.
+    /// Runs the calls in one round trip. Returns the rows of all calls.
     pub fn batch(&mut self, calls: &[(&str, Parameters)]) -> Result<Vec<Row>> {
         let mut out = Vec::new();
         calls.iter().for_each(|(statement, parameters)| execute(&mut out, statement, parameters));
@@ -126,8 +126,8 @@ impl Session {
         Ok(rows)
     }
 
-    /// Reads until a message for which `is_last` is true. After an error it reads until the server is ready for more,
-    /// and returns the error.
+    /// Reads up to a message for which `is_last` returns true. After an error, reads until the server is ready for
+    /// more, and returns the error.
     fn receive(&mut self, is_last: impl Fn(u8) -> bool, rows: &mut Vec<Row>) -> Result<()> {
         let mut failed = None;
         let mut buffer = [0u8; 8192];
@@ -203,14 +203,14 @@ fn execute(out: &mut Vec<u8>, statement: &str, parameters: Parameters) {
     message(out, b'E', |body| body.extend_from_slice(b"\0\0\0\0\0"));
 }
 
-/// Splits off kind and body. None: the message is incomplete.
+/// Splits off the kind and the body of a message. Returns None if the message is incomplete.
 fn split_message(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let header: [u8; 4] = input.get(1..5)?.try_into().ok()?;
     let end = 1 + usize::try_from(i32::from_be_bytes(header)).ok()?;
     Some((input[0], input.get(5..end)?, &input[end..]))
 }
 
-/// Returns the columns of a row; NULL is None.
+/// Returns the columns of a row; None means NULL.
 fn columns(row: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = row.get(2..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -229,13 +229,13 @@ fn text(body: &[u8]) -> String {
     String::from_utf8_lossy(body).replace('\0', " ")
 }
 
-/// Returns the reason of an error: SQLSTATE and message, among other fields.
+/// Returns the SQLSTATE and the message of an error.
 fn reason(body: &[u8]) -> String {
     let fields = body.split(|byte| *byte == 0).filter(|field| matches!(field.first(), Some(b'C' | b'M')));
     fields.map(|field| text(&field[1..])).collect::<Vec<_>>().join(": ")
 }
 
-/// Returns the payload of a notification, which follows the process and the channel.
+/// Returns the payload of a notification, which follows the process id and the channel.
 fn payload(body: &[u8]) -> String {
     text(body.get(4..).unwrap_or_default().split(|byte| *byte == 0).nth(1).unwrap_or_default())
 }

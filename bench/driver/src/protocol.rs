@@ -1,7 +1,7 @@
-//! The interface of a server's wire protocol, so that one loop and one distribution of keys serve all servers.
+//! The interface of a server's wire protocol, through which one loop and one key distribution serve all servers.
 //!
 //! The messages of Redis, memcached and Postgres are encoded by hand, because the epoll loop needs messages without a
-//! connection, and the client crates of the three keep connections of their own. HTTP and etcd use hyper and tonic.
+//! connection, and the client crates manage their own connections. HTTP and etcd use hyper and tonic.
 
 use std::io;
 use std::net::TcpStream;
@@ -10,11 +10,12 @@ use std::os::unix::net::UnixStream;
 
 use crate::Result;
 
-/// The stream of a connection by unix socket or TCP. Once connected, a TCP socket accepts the same calls as a unix
-/// socket.
+/// The stream of a connection by unix socket or TCP. One type suffices, because a connected TCP socket accepts the same
+/// calls as a unix socket.
 pub type Stream = UnixStream;
 
-/// Connects to a path, or to host:port. Sets TCP_NODELAY: a request is one small write, and nothing follows it.
+/// Connects to a path, or to host:port. Sets TCP_NODELAY, because a request is one small write, which nothing follows
+/// until its reply.
 pub fn connect(address: &str) -> io::Result<Stream> {
     if address.contains('/') {
         return UnixStream::connect(address);
@@ -41,20 +42,20 @@ pub enum Reply {
 }
 
 pub trait Protocol: Sync {
-    /// Sends the messages that come before the first request. Blocks until they are answered.
+    /// Sends the messages that must precede the first request. Blocks until the server has answered them.
     fn greet(&self, _stream: &mut Stream) -> Result<()> {
         Ok(())
     }
 
     fn encode(&self, out: &mut Vec<u8>, command: &Command, value: &[u8]);
 
-    /// Returns the exact reply to a set, for a preload that sends many sets at once. None: the entries are loaded by
-    /// SQL.
+    /// Returns the exact reply to a set, for a preload that sends many sets at once. Returns None if the entries are
+    /// loaded by SQL instead.
     fn stored(&self) -> Option<&'static [u8]> {
         None
     }
 
     /// Returns the reply to `command`, or None while `input` does not contain all of it. A hit must return `value`; any
-    /// other value is an error, so that a wrong server cannot seem fast.
+    /// other value is an error, so that a server with wrong answers cannot seem fast.
     fn decode(&self, input: &[u8], command: &Command, value: &[u8]) -> Result<Option<Reply>>;
 }

@@ -1,4 +1,4 @@
-//! A client of Redis that sends PING, GET and SET, one request at a time.
+//! A Redis client that sends PING, GET and SET, one request at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -60,7 +60,7 @@ fn head(out: &mut Vec<u8>, kind: u8, mut number: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A connection that waits for each reply, whatever the value; the web server uses it.
+/// A connection of the web server, which waits for each reply and does not check the value.
 pub struct Session(pub BufReader<Stream>);
 
 impl Session {

@@ -19,9 +19,9 @@ use crate::zipf::Zipf;
 use crate::{Options, Result};
 
 const BUFFER: usize = 64 * 1024;
-const BATCH: u64 = 1000; // sets of a preload that are on the wire at once
+const BATCH: u64 = 1000; // sets of a preload that are in flight at once
 
-/// The way to a server: a protocol for the epoll loop, or the client of HTTP.
+/// How to reach a server: by a protocol for the epoll loop, or by the HTTP client.
 enum Way {
     Protocol(Box<dyn Protocol>),
     Http,
@@ -50,7 +50,7 @@ pub fn main(options: &Options) -> Result<String> {
     Ok(to_json(&run_threads(&plan, &way, threads as usize, clients)?))
 }
 
-/// Returns the end of each thread's load. A number of gets is divided evenly over the threads.
+/// Returns the end of each thread's load. A number of gets is divided evenly among the threads.
 fn end(options: &Options, gets: &str, seconds: &str, default: f64, threads: u64) -> Result<End> {
     match options.or(gets, 0)? {
         0 => Ok(End::After(Duration::from_secs_f64(options.or(seconds, default)?))),
@@ -169,8 +169,8 @@ impl<'a> Client<'a> {
         self.send(slot, first)
     }
 
-    /// Sends the next request after each reply until the end. The next call, if there is one, counts a request that is
-    /// still in flight at the end.
+    /// Sends the next request after each reply until the end. A request that is still in flight at the end is counted
+    /// by the next call, if one follows.
     fn run_until(&mut self, end: End) -> Result<()> {
         let mut events = Vec::with_capacity(self.connections.len().max(1));
         let patience = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -206,7 +206,7 @@ impl<'a> Client<'a> {
         connection.input.extend_from_slice(&self.buffer[..got]);
         let reply = self.protocol.decode(&connection.input, &connection.command, &self.load.plan.value)?;
         if reply.is_some() {
-            connection.input.clear(); // one request in flight: nothing can follow its reply
+            connection.input.clear(); // with one request in flight, nothing can follow its reply
         }
         Ok(reply)
     }

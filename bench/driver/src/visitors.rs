@@ -1,9 +1,9 @@
-//! Simulates visitors of a shop that look products up in a cache which is empty at first, and the slow database behind
-//! it.
+//! Simulates visitors of a shop, who look up products in a cache that is empty at first, and the slow database behind
+//! the cache.
 //!
-//! The database is a pool of P connections, and a query takes the time L. In the modes lease and none this program
-//! simulates them with a semaphore and a sleep, in the mode fetch the loader that the server runs. A visitor is a
-//! thread with a connection.
+//! The database is a pool of P connections, and a query takes the time L. In the modes `lease` and `none` this program
+//! simulates the pool with a semaphore and the query with a sleep; in the mode `fetch` the loader that the server runs
+//! does. A visitor is a thread with a connection.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -17,18 +17,18 @@ use crate::{Options, Result};
 /// The number of ids, from 10,001 on, whose products do not exist. The published load does not state this number.
 const ABSENT: u64 = 1_000;
 const PRODUCTS: u64 = 10_000;
-const STACK: usize = 256 * 1024; // there are hundreds of visitors
+const STACK: usize = 256 * 1024; // small, because there are hundreds of visitors
 
 const STORE: &str = "CASE WHEN $2::text IS NULL THEN absent_ttl() END, 'products')";
 
 /// How a visitor handles a miss.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// cache_get, then cache_lease: one visitor loads, and the other visitors wait or take the stale value.
+    /// Calls cache_get, then cache_lease: one visitor loads, and the other visitors wait or use the stale value.
     Lease,
-    /// cache_fetch with a loader in the server.
+    /// Calls cache_fetch with a loader that runs in the server.
     Fetch,
-    /// cache_get, then every visitor loads.
+    /// Calls cache_get; after a miss every visitor loads.
     None,
 }
 
@@ -157,7 +157,8 @@ impl<'a> Visitor<'a> {
             _ => {}
         }
         let lease = lease.as_ref().map(|text| text.as_bytes());
-        // A stale value exists and the pool is busy: another caller will refresh it soon.
+        // A stale value exists and the pool is busy, so the visitor uses the stale value, which another visitor will
+        // soon refresh.
         let loaded = match value {
             Some(stale) => match self.backend.load_if_free(id) {
                 Some(loaded) => loaded,
@@ -188,7 +189,8 @@ impl<'a> Visitor<'a> {
     }
 }
 
-/// Draws a product: 80 % are products 1-50, 15 % 51-500, 4 % 501-5,000, 1 % none; `bench/stampede.py` says the same.
+/// Draws a product: with 80 % one of 1-50, with 15 % of 51-500, with 4 % of 501-5,000, with 1 % a product that does not
+/// exist. `bench/stampede.py` has the same numbers.
 fn next_product(random: &mut Random) -> u64 {
     match random.below(100) {
         0..80 => 1 + random.below(50),
@@ -203,7 +205,7 @@ fn product(id: u64) -> Option<String> {
     (id <= PRODUCTS).then(|| format!("product {id}"))
 }
 
-/// A pool of connections, each busy for a fixed time with a query.
+/// A pool of connections. A query occupies its connection for a fixed time.
 struct Backend {
     size: usize,
     latency: Duration,
@@ -227,14 +229,14 @@ impl Backend {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a connection.
+    /// Loads a product. Waits for a free connection.
     fn load(&self, id: u64) -> Option<String> {
         let full = |pool: &mut Pool| pool.busy == self.size;
         let pool = self.freed.wait_while(self.state(), full).unwrap_or_else(PoisonError::into_inner);
         self.query(pool, id)
     }
 
-    /// Loads if a connection is free. None: no connection is free.
+    /// Loads a product if a connection is free; otherwise returns None.
     fn load_if_free(&self, id: u64) -> Option<Option<String>> {
         let pool = self.state();
         (pool.busy < self.size).then(|| self.query(pool, id))

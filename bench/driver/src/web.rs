@@ -1,6 +1,6 @@
 //! The web server of the published workloads: /get and /set over one cache, Redis or Postgres.
 //!
-//! It has no logic of its own: each request is one call of the store. A hit returns 200 with the value, a miss 404.
+//! It has no logic: each request is one call of the store. A hit returns 200 with the value, a miss returns 404.
 
 use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
@@ -39,7 +39,7 @@ impl Store {
         Ok(Store::Postgres(postgres::Session::open(&address, &database, &statements)?))
     }
 
-    /// Gets a value. A table reports a miss as no row, a function as NULL.
+    /// Gets a value. In Postgres a miss is no row from a table, and NULL from a function.
     fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
             Store::Redis(session) => session.call(&[b"GET", key]),
@@ -55,7 +55,7 @@ impl Store {
     }
 }
 
-/// The connections to the store. A request that finds no free connection waits.
+/// The connections to the store. If none is free, a request waits.
 struct Pool {
     free: Mutex<Vec<Store>>,
     freed: Condvar,

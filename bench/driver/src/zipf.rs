@@ -1,4 +1,5 @@
-//! Draws ranks from a Zipf distribution: rank r in proportion to 1 / r^0.99, the usual skew of cache benchmarks.
+//! Draws ranks from a Zipf distribution: the probability of rank r is proportional to 1 / r^0.99, the usual skew of
+//! cache benchmarks.
 //!
 //! It uses rejection sampling under the integral of the weights. This method is exact, needs no table, and takes one or
 //! two draws for any number of entries.
@@ -21,7 +22,7 @@ impl Zipf {
         Zipf { entries, low: area(1.5) - 1.0, high: area(entries + 0.5) }
     }
 
-    /// Draws a rank from 0, the most frequent one.
+    /// Draws a rank. Rank 0 is the most frequent.
     pub fn draw(&self, random: &mut Random) -> u64 {
         loop {
             let under = self.low + random.unit() * (self.high - self.low);

@@ -1,8 +1,8 @@
-//! Measures parsing a command and writing its reply, without a server: every key has a value.
+//! Measures how long it takes to parse a command and write its reply, without a server. Every key has a value.
 //!
-//! `cargo run --release --package pgcache-resp --example speed [REQUESTS [GET]]`; an MGET has 100 keys. Under `valgrind
-//! --tool=callgrind` it also counts instructions. A pipeline of 16 requests is one buffer, like the result of a single
-//! read from a socket.
+//! `cargo run --release --package pgcache-resp --example speed [REQUESTS [GET]]`; an MGET reads 100 keys. Under
+//! `valgrind --tool=callgrind` it also counts instructions. A pipeline of 16 requests is one buffer, like the result of
+//! a single read from a socket.
 
 #![allow(
     clippy::print_stdout,

@@ -9,7 +9,7 @@ pub(crate) struct Place {
     pub(crate) to: u32,
 }
 
-/// The arguments of a request in their order, with the command's name first; or a part of them.
+/// All arguments of a request, with the command's name first, or a part of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     bytes: &'a [u8],
@@ -38,7 +38,8 @@ impl<'a> Args<'a> {
         self.bytes.get(place.from as usize..place.to as usize)
     }
 
-    /// Returns argument `index`, or an empty one after the last. For arguments that the command's arity guarantees.
+    /// Returns argument `index`, or an empty argument after the last. Meant for arguments that the command's arity
+    /// guarantees.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()
     }

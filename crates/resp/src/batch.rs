@@ -1,8 +1,8 @@
-//! Splits all requests of one read from a client before the first one runs, so that the caller knows all keys early,
-//! and can prefetch their entries from memory.
+//! Splits one read from a client into requests before the first request runs, so that the caller knows all keys early
+//! and can prefetch their entries.
 //!
 //! It splits exactly as [`Parser`](crate::Parser) would, and leaves long, unusual or malformed requests to the parser.
-//! It keeps no part of an incomplete request, and makes no checks of its own.
+//! It keeps no part of an incomplete request, and checks nothing that the parser does not check.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ struct Cut {
 
 impl Batch {
     /// Splits the requests at the beginning of `buffer`, and forgets earlier requests. The connection's parser must be
-    /// between two requests; the caller passes it the rest of the buffer.
+    /// between two requests. The caller passes the rest of the buffer to the parser.
     pub fn cut(&mut self, buffer: &[u8], limits: &Limits) {
         self.clear();
         if u32::try_from(buffer.len()).is_err() {
@@ -56,7 +56,7 @@ impl Batch {
     }
 
     /// Splits all complete requests of `buffer` from `from` on, of any number and length, and keeps earlier requests.
-    /// Returns the numbers of the new requests. Stops at an inline command, unless it is empty.
+    /// Returns the numbers of the new requests. Stops at an inline command that is not empty.
     pub fn append(&mut self, buffer: &[u8], from: usize) -> Range<usize> {
         let (first, limits) = (self.cuts.len(), Limits::new(usize::MAX));
         let mut at = from;
@@ -80,8 +80,8 @@ impl Batch {
         first..self.cuts.len()
     }
 
-    /// Splits the request that begins here with the parser, and returns its end; None if it is incomplete, malformed,
-    /// or an inline command.
+    /// Splits the request that begins at `from` with the parser, and returns its end; None if it is incomplete,
+    /// malformed, or an inline command.
     fn parse(&mut self, buffer: &[u8], from: usize, limits: Limits) -> Option<usize> {
         let mut parser = Parser::new(limits);
         let request = parser.next(buffer.get(from..)?).ok()??;
@@ -96,7 +96,7 @@ impl Batch {
         Some(from + request.used)
     }
 
-    /// Returns the arguments of the request of this number.
+    /// Returns the arguments of the request with this number.
     pub fn args<'a>(&'a self, number: usize, buffer: &'a [u8]) -> Option<Args<'a>> {
         let first = self.cuts.get(number)?.first as usize;
         let next = self.cuts.get(number + 1);
@@ -151,13 +151,13 @@ impl Batch {
         self.done = self.done.saturating_sub(1);
     }
 
-    /// Returns the first argument of each remaining request, if it has one; for nearly all commands this is a key.
+    /// Returns the first argument of each remaining request that has one. For nearly all commands this is a key.
     pub fn keys<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         (self.done..self.cuts.len()).filter_map(move |number| self.args(number, buffer)?.get(1))
     }
 
-    /// Stores the arguments of the request that begins here, and returns its end. Returns None if the request is
-    /// incomplete, or left to the parser.
+    /// Stores the arguments of the request that begins at `from`, and returns its end. Returns None if the request is
+    /// incomplete or left to the parser.
     #[inline]
     fn request(&mut self, buffer: &[u8], from: usize, limits: &Limits) -> Option<usize> {
         let (count, mut at) = number(buffer, from, b'*')?;
@@ -180,8 +180,8 @@ impl Batch {
     }
 }
 
-/// Returns the number in a line of this kind, and the beginning of the next line. Returns None unless the line is
-/// complete and has one to four digits in Redis' format.
+/// Returns the number in the line of kind `kind` at `at`, and the beginning of the next line. Returns None unless the
+/// line is complete and has one to four digits in Redis' format.
 #[inline]
 fn number(buffer: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
     let digit = |byte: &u8| usize::from(byte - b'0');

@@ -1,4 +1,4 @@
-//! Writes rows of the table of commands as the replies of COMMAND, COMMAND INFO and COMMAND DOCS.
+//! Writes rows of the command table as replies to COMMAND, COMMAND INFO and COMMAND DOCS.
 
 use crate::reply::Writer;
 use crate::table::{Entry, TABLE, category, flag};
@@ -55,7 +55,7 @@ fn flags(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
         .filter_map(move |(bit, name)| (flags >> bit & 1 == 1).then_some(name))
 }
 
-/// Returns the categories in the table, and the categories that Redis derives from the flags.
+/// Returns the command's categories in the table, and the categories that Redis derives from its flags.
 fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
     let has = |one: u32| entry.flags & one != 0;
     let categories = entry.categories;

@@ -1,23 +1,23 @@
-//! The arithmetic of INCRBYFLOAT and INCREX, with the same results as Redis. Redis computes with the 80-bit numbers of
-//! x86, and Rust has no type for them.
+//! The arithmetic of INCRBYFLOAT and INCREX, with the same results as Redis. Redis computes with the 80-bit
+//! floating-point numbers of x86, for which Rust has no type.
 //!
-//! A number is a mantissa of 64 bits times a power of two. Input is rounded correctly to such a number, sums are
-//! rounded to the nearest (ties to even), and output has the 17 decimal places of C's `%.17Lf`, without trailing zeros.
-//! C's hexadecimal numbers are not accepted.
+//! A number is a mantissa of 64 bits times a power of two. Input is rounded correctly to this form, sums are rounded to
+//! the nearest number (ties to even), and output has the 17 decimal places of C's `%.17Lf`, without trailing zeros. C's
+//! hexadecimal numbers are not accepted.
 
 use crate::redis_error::Failure;
 
 /// The maximum length of a number's text in Redis, including the byte that ends it.
 const LONGEST: usize = 5 * 1024;
-/// The exponents of the range: all numbers are below two to the power of `LARGEST`, and the smallest number above zero
-/// is two to the power of `LEAST`.
+/// The range: all numbers are below two to the power of `LARGEST`, and the smallest number above zero is two to the
+/// power of `LEAST`.
 const LARGEST: i64 = 16_384;
 const LEAST: i64 = -16_445;
 /// The number of decimal places of the output, and ten to this power.
 const PLACES: usize = 17;
 const SCALE: u128 = 100_000_000_000_000_000;
 
-/// The number `mantissa * 2^exponent`; the mantissa is zero or has its top bit set.
+/// The number `mantissa * 2^exponent`. The mantissa is zero or has its top bit set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Float {
     negative: bool,
@@ -84,8 +84,8 @@ impl FloatSum {
         }
     }
 
-    /// Adds the number to a value. A sum outside of the bounds becomes the bound if `saturates` is true; otherwise the
-    /// value stays unchanged.
+    /// Adds the number to a value. If the sum is outside the bounds, the result is the bound if `saturates` is true;
+    /// otherwise the value stays unchanged.
     pub fn of(&self, value: &[u8], saturates: bool) -> Result<Summed, Failure<'static>> {
         let former = read(value)?.ok_or(Failure::NotFinite)?;
         let sum = add(former, self.by);
@@ -153,7 +153,7 @@ impl Float {
     }
 }
 
-/// Parses a number as C's `strtold` does, and requires that the number is the whole text; returns None for infinity.
+/// Parses a number as C's `strtold` does, but accepts nothing after the number. Returns None for infinity.
 fn read(text: &[u8]) -> Result<Option<Float>, Failure<'static>> {
     let refused = Err(Failure::NotFloat);
     if text.len() >= LONGEST {
@@ -203,7 +203,8 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     Some((digits, exponent - fraction.len() as i64))
 }
 
-/// Parses the power of ten after an `e`. A power far beyond the range stays out of range, however long it is.
+/// Parses the power of ten after an `e`. Any power far beyond the range is parsed as a power out of range, however many
+/// digits it has.
 fn power(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -219,8 +220,8 @@ fn power(text: &[u8]) -> Option<i64> {
     Some(if negative { -size } else { size })
 }
 
-/// Returns the number nearest to `digits * 10^power`. Returns None if it is too large, or so small that it would
-/// wrongly become zero.
+/// Returns the number nearest to `digits * 10^power`. Returns None if it is too large, or too small to be distinguished
+/// from zero.
 fn round(digits: &[u8], power: i64) -> Option<Float> {
     let zero = Float {
         negative: false,
@@ -230,7 +231,7 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
     if digits.is_empty() {
         return Some(zero);
     }
-    // Ten to a power outside of these bounds is certainly beyond the range, and need not be computed.
+    // Ten to a power outside these bounds is out of range, so it need not be computed.
     let tens = digits.len() as i64 + power;
     if !(-5_000..5_000).contains(&tens) {
         return None;
@@ -240,7 +241,7 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
         Ok(power) => above.times_ten_to(power),
         Err(_) => below.times_ten_to(power.unsigned_abs() as usize),
     }
-    // Shifts so that the quotient has two or three more bits than the result keeps.
+    // Shifts so that the quotient has two or three bits more than the result keeps.
     let shift = 66 - (above.bits() as i64 - below.bits() as i64);
     match usize::try_from(shift) {
         Ok(shift) => above.shift(shift),
@@ -250,8 +251,8 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
     rounded(quotient, !is_exact, -shift)
 }
 
-/// Rounds a number to its 64 top bits. `more`: nonzero bits follow below its last bit. Returns None if the result is
-/// out of range.
+/// Rounds a number to its 64 top bits. `more` says whether nonzero bits follow below its last bit. Returns None if the
+/// result is out of range.
 fn rounded(bits: u128, more: bool, exponent: i64) -> Option<Float> {
     let float = nearest(bits, more, exponent);
     let top = float.exponent + 64;
@@ -309,7 +310,8 @@ fn add(one: Float, other: Float) -> Float {
     };
     let sum = match large.negative == small.negative {
         true => wide(large) + shifted,
-        // The subtraction includes the lost bits: one less here, plus the fraction that `lost` reports.
+        // The lost bits are part of the number to subtract. So the difference is one less, plus a fraction, which
+        // `lost` reports.
         false => wide(large) - shifted - u128::from(lost),
     };
     let float = nearest(sum, lost, large.exponent - 63);
@@ -345,7 +347,7 @@ fn write(float: Float) -> String {
     }
 }
 
-/// Returns `mantissa / 2^below` in units of the last decimal place, rounded to the nearest.
+/// Returns `mantissa / 2^below` in units of the last decimal place, rounded to the nearest unit.
 fn scaled(mantissa: u64, below: u64) -> u128 {
     let all = u128::from(mantissa) * SCALE; // 121 bits
     if below >= 127 {
@@ -355,7 +357,7 @@ fn scaled(mantissa: u64, below: u64) -> u128 {
     kept + u128::from(rest > half || rest == half && kept & 1 == 1)
 }
 
-/// An integer of any size: words of 32 bits, the lowest first, without zeros at the top.
+/// An integer of any size: 32-bit words, the lowest first, without zero words at the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Big(Vec<u32>);
 

@@ -1,14 +1,14 @@
 //! Matches the patterns of KEYS, SCAN MATCH and PSUBSCRIBE as Redis does: `*`, `?`, `[a-c]`, `[^a]`, `\x`.
 //!
 //! Each star first tries the shortest match. Backtracking to the last star is enough, because the last star can match
-//! any text that an earlier star could; so the time is at most the product of the lengths of pattern and text. A
-//! matcher that backtracks to all stars takes exponential time on `*a*a*a*b`.
+//! any text that an earlier star could. So the time is at most the product of the lengths of pattern and text, whereas
+//! a matcher that backtracks to all stars takes exponential time on `*a*a*a*b`.
 //!
-//! The product still means hours if both are megabytes long, which is possible, and one client would block all other
-//! clients. So a comparison reads a limited number of bytes, far more than any useful pattern needs; if it reaches the
-//! limit, the pattern does not match.
+//! If pattern and text are megabytes long, which is possible, even the product means hours, during which one client
+//! would block all others. So a comparison reads a limited number of bytes, far more than any useful pattern needs. If
+//! it reaches the limit, the pattern counts as not matching.
 
-/// The number of bytes of a pattern that each comparison may read, and the additional number for each byte of the text.
+/// The number of bytes of the pattern that a comparison may read, and the additional number for each byte of the text.
 const LOOKS: usize = 64 << 10;
 const LOOKS_A_BYTE: usize = 8;
 
@@ -19,7 +19,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// Returns whether `text` matches `pattern`, for one of many comparisons that together may read `left` bytes. Returns
-/// None if the bytes are used up.
+/// None if these bytes are used up.
 pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Option<bool> {
     let bound = LOOKS + LOOKS_A_BYTE * text.len();
     let (matched, looks) = compare(pattern, text, bound.min(*left));
@@ -32,8 +32,8 @@ pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Option<b
     Some(matched.unwrap_or(false))
 }
 
-/// Compares pattern and text. Returns the result, or None if the comparison needs more than `most` bytes, and the
-/// number of bytes read.
+/// Compares pattern and text. Returns whether they match, or None if the comparison needs more than `most` bytes; also
+/// returns the number of bytes read.
 fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
     let (mut p, mut t) = (0, 0);
     let mut star = None;
@@ -50,7 +50,7 @@ fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
         let Some(&byte) = text.get(t) else {
             return (Some(p >= pattern.len()), looks);
         };
-        // A class may be as long as a request, so the search covers only the part that may be read.
+        // A class may be as long as a request, so only the part that may be read is searched.
         let end = pattern.len().min(p + (most - looks) + 1);
         let (length, matched) = one(pattern.get(p..end).unwrap_or_default(), byte);
         if looks + length.max(1) > most {
@@ -173,7 +173,7 @@ mod tests {
         pattern.resize(length, b'b');
         pattern.extend_from_slice(b"]");
         assert!(!matches(&pattern, &text));
-        // Long comparisons that only advance run to their end.
+        // Long comparisons that never backtrack run to their end.
         assert!(matches(&text, &text));
         assert!(matches(b"*", &text));
         assert!(matches(&[&text[..], b"*"].concat(), &text));
@@ -195,7 +195,7 @@ mod tests {
             (left, matches_within(b"*", b"a", &mut left)),
             (0, Some(true))
         );
-        // The bytes of a class count, too, and a class that is cut off at the limit does not count as a class that ends
+        // The bytes of a class count, too. A class that is cut off at the limit is not mistaken for a class that ends
         // with the pattern.
         let class = [&b"["[..], &[b'b'; 98], b"a"].concat();
         assert_eq!(matches_within(&class, b"a", &mut 100), Some(true));

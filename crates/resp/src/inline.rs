@@ -1,12 +1,12 @@
-//! Parses requests that a person types (inline commands): one line, words separated by blanks, quotes as in a shell.
+//! Parses inline commands, which a person types: one line, with words separated by blanks, and quotes as in a shell.
 
 use crate::args::Place;
 
-/// The error for quotes that are not closed, or that are closed in the middle of a word.
+/// The error for quotes that are not closed, or are closed in the middle of a word.
 pub(crate) struct Unbalanced;
 
-/// Splits a line into words, and appends their bytes to `words`. The words together are not longer than the line,
-/// because an escape is longer than its character; a line has at most 64 kB.
+/// Splits a line into words, and appends their bytes to `words`. The words together are at most as long as the line,
+/// because an escape is longer than its character. A line has at most 64 kB.
 pub(crate) fn split(
     line: &[u8],
     words: &mut Vec<u8>,

@@ -1,7 +1,7 @@
-//! Parses and prints integers in Redis' format, which has exactly one spelling for each integer: no blanks, no plus
+//! Parses and prints integers in Redis' format, in which each integer has exactly one spelling: no blanks, no plus
 //! sign, no leading zeros.
 
-/// Parses an integer of 64 bits in exactly this format.
+/// Parses a 64-bit integer in exactly this format; returns None for any other text.
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         b"0" => return Some(0),
@@ -26,8 +26,9 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Parses a cursor of SCAN, as Redis does since 7.4: a nonnegative integer. Any other text goes to `strtoull`, which
-/// accepts leading blanks, a sign and leading zeros, and stops at a NUL. Returns None for an empty text.
+/// Parses a cursor of SCAN, a nonnegative integer, as Redis has done since 7.4. A text that is not an integer in Redis'
+/// format is parsed as by `strtoull`, which accepts leading blanks, a sign and leading zeros, and stops at a NUL.
+/// Returns None if the text has no digits, has another character, or exceeds 64 bits.
 pub(crate) fn cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if let Some(value) = integer(text) {

@@ -1,7 +1,7 @@
-//! The errors of commands, with Redis' exact texts, because client libraries match them.
+//! The errors of commands. Their texts are exactly those of Redis, because client libraries match them.
 //!
-//! As in Redis, some texts repeat the client's input. Such a text goes only to the client itself; the log contains only
-//! [`Failure::code`].
+//! As in Redis, some texts repeat the client's input. So a text goes only to the client itself, and the log contains
+//! only [`Failure::code`].
 
 use crate::args::Args;
 use crate::reply::Writer;
@@ -38,10 +38,10 @@ pub enum Failure<'a> {
     ExecWithoutMulti,
     DiscardWithoutMulti,
     WatchInsideMulti,
-    /// A command that MULTI cannot queue, because it acts at once or waits.
+    /// A command that cannot be queued after MULTI, because it acts at once or waits.
     NotInMulti,
     ExecAbort,
-    /// EXEC with arguments, which ends the transaction.
+    /// EXEC with arguments, which discards the transaction.
     ExecRefused,
     NotAuthenticated,
     WrongPassword,
@@ -66,7 +66,7 @@ pub enum Failure<'a> {
 }
 
 impl<'a> Failure<'a> {
-    /// Returns the error's code, and its text, or a short form of it if the text repeats input.
+    /// Returns the error's code and its text, or a short form of the text if the text repeats input.
     fn words(&self) -> (&'static str, &'static str) {
         let words = match self {
             Self::UnknownCommand(_) => "unknown command",
@@ -191,7 +191,7 @@ pub fn write_verbatim_error(code: &str, words: &str, replies: &mut Writer) {
     replies.error(&[code.as_bytes(), b" ", words.as_bytes()]);
 }
 
-/// Returns the bytes of a string that C would print: up to a NUL, and at most this many.
+/// Returns the bytes of a string that C would print: up to a NUL, and at most `most` bytes.
 fn c_string(bytes: &[u8], most: usize) -> &[u8] {
     let bytes = bytes.get(..most).unwrap_or(bytes);
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()

@@ -1,16 +1,16 @@
-//! Writes replies in both versions of the protocol (RESP 2 and 3).
+//! Writes replies in both protocol versions (RESP 2 and 3).
 
 use crate::number::Digits;
 
-/// The version of the protocol that a client has chosen by HELLO.
+/// The protocol version that a client has chosen by HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Resp2,
     Resp3,
 }
 
-/// Replies that are not yet sent, up to a limit. If they exceed the limit or memory runs out, the writer is
-/// `overflowed`: it accepts no more bytes, and the server must disconnect the client, as Redis does.
+/// Replies that are not yet sent, up to a limit. If they exceed the limit or memory runs out, the writer has
+/// overflowed: it accepts no more bytes, and the server must disconnect the client, as Redis does.
 #[derive(Debug)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -45,8 +45,8 @@ impl Writer {
         self.overflowed
     }
 
-    /// Prepares the writer for another client: empty, with the new client's version and limit. Keeps at most 64 kB of
-    /// memory.
+    /// Prepares the writer for another client: empties it and sets the new client's version and limit. Keeps at most 64
+    /// kB of memory.
     pub fn restart(&mut self, protocol: Protocol, limit: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(64 << 10);
@@ -70,7 +70,7 @@ impl Writer {
         self.limit.saturating_sub(self.bytes.len())
     }
 
-    /// Removes the first `count` bytes, which were sent. Shrinks a grown buffer when it is empty.
+    /// Removes the first `count` bytes, which were sent. Shrinks a large buffer when it becomes empty.
     pub fn sent(&mut self, count: usize) {
         self.bytes.drain(..count.min(self.bytes.len()));
         if self.bytes.is_empty() {
@@ -103,7 +103,7 @@ impl Writer {
         self.protocol == Protocol::Resp3
     }
 
-    /// Appends replies of another writer in the same version of the protocol.
+    /// Appends replies of another writer with the same protocol version.
     pub fn append(&mut self, replies: &[u8]) {
         self.push(&[replies]);
     }
@@ -113,7 +113,8 @@ impl Writer {
         self.push(&[b"+", text.as_bytes(), b"\r\n"]);
     }
 
-    /// Writes an error, its code first. Line breaks in the text become blanks, because they could forge a reply.
+    /// Writes an error, which begins with its code. Replaces line breaks in the text by blanks, because a line break
+    /// could forge a reply.
     pub fn error(&mut self, pieces: &[&[u8]]) {
         self.push(&[b"-"]);
         let from = self.bytes.len();
@@ -140,8 +141,8 @@ impl Writer {
         self.push(&[b"$", length, b"\r\n", bytes, b"\r\n"]);
     }
 
-    /// Begins a bulk string of this length, which the caller writes in pieces, and reserves memory for all of it.
-    /// [`Writer::end_bulk`] must follow the last piece.
+    /// Begins a bulk string of this length, which the caller writes in pieces, and reserves memory for the whole
+    /// string. [`Writer::end_bulk`] must follow the last piece.
     pub fn begin_bulk(&mut self, length: usize) {
         self.length(b'$', length);
         let fits = self.bytes.len().saturating_add(length + 2) <= self.limit;
@@ -165,7 +166,7 @@ impl Writer {
         self.push(&[b"\r\n"]);
     }
 
-    /// Appends replies of another writer; moves them instead of copying if this writer is empty.
+    /// Appends replies of another writer. Moves them instead of copying them if this writer is empty.
     pub fn adopt(&mut self, replies: Vec<u8>) {
         if !self.bytes.is_empty() {
             return self.append(&replies);
@@ -181,7 +182,7 @@ impl Writer {
         self.bytes.capacity()
     }
 
-    /// Writes an integer as a bulk string, for commands whose reply is a string in Redis.
+    /// Writes an integer as a bulk string, for commands that in Redis reply with a string.
     pub fn bulk_integer(&mut self, number: i64) {
         self.bulk(Digits::new().of(number));
     }
@@ -197,7 +198,7 @@ impl Writer {
         self.push(&[if self.three() { b"_\r\n" } else { b"$-1\r\n" }]);
     }
 
-    /// Writes the reply of an aborted EXEC.
+    /// Writes the reply to an aborted EXEC.
     pub fn null_array(&mut self) {
         self.push(&[if self.three() { b"_\r\n" } else { b"*-1\r\n" }]);
     }

@@ -1,9 +1,9 @@
-//! Parses requests from a stream of bytes that may end anywhere.
+//! Parses requests from a stream of bytes, which may arrive in pieces that end anywhere.
 //!
 //! The caller keeps the bytes from the start of an incomplete request, and calls again when more have arrived. The
 //! parser remembers its position, so it reads no byte twice, and a request costs the same whether it arrives byte by
-//! byte or at once. The parser reserves no memory for arguments that are only announced; it stores their positions as
-//! they arrive.
+//! byte or at once. It reserves no memory for arguments that are only announced, and stores their positions as they
+//! arrive.
 
 use crate::args::{Args, Place};
 use crate::inline;
@@ -12,13 +12,13 @@ use crate::reply::Writer;
 
 /// The maximum length of a line in a request, as in Redis.
 const LONGEST_LINE: usize = 64 << 10;
-/// A length that lines with a count or a length almost never exceed.
+/// The length that lines with a count or a length almost never exceed.
 const SHORT_LINE: usize = 8;
-/// The number of positions whose memory the parser keeps from one request to the next. It frees the memory of more
-/// positions, so that one long MGET leaves no memory in use.
+/// The number of positions whose memory the parser keeps from one request to the next. It frees memory for more
+/// positions than this, so that one long MGET leaves no memory in use.
 const PLACES_KEPT: usize = 64;
 
-/// Limits of a client's requests. The parser checks the number of arguments and of bytes before it reads them.
+/// Limits of a client's requests. The parser checks the numbers of arguments and of bytes when they are announced.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The maximum bytes of one request.
@@ -30,7 +30,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Allows this many bytes in a request, at most 2 GiB, and as many arguments as Redis.
+    /// Allows this many bytes in a request, but at most 2 GiB, and as many arguments as Redis.
     pub fn new(bytes: usize) -> Self {
         let bytes = u32::try_from(bytes)
             .unwrap_or(u32::MAX)
@@ -69,7 +69,7 @@ impl Default for Limits {
     }
 }
 
-/// An error that ends the connection, because the start of the next request is unknown.
+/// An error that ends the connection, because after it the start of the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     TooBigCount,
@@ -113,7 +113,7 @@ impl Broken {
 /// A complete request.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The command's name and its arguments. Empty for an empty line or `*0`, which has no reply.
+    /// The command's name and its arguments. Empty for an empty line and for `*0`, which have no reply.
     pub args: Args<'a>,
     /// The number of bytes of the buffer that the request used. The next request begins after them.
     pub used: usize,
@@ -125,9 +125,9 @@ enum State {
     Start,
     /// The parser has read the `*`, but not the end of its line.
     Count,
-    /// This many arguments are missing; the line with the length of the next argument follows.
+    /// `left` arguments are missing; the line with the length of the next argument follows.
     Length { left: i64 },
-    /// This many arguments are missing; the next argument has this length.
+    /// `left` arguments are missing; the next argument has this length.
     Argument { left: i64, length: u32 },
     /// The request is a line without `*`, an inline command.
     Line,
@@ -142,7 +142,7 @@ enum State {
 pub struct Parser {
     limits: Limits,
     state: State,
-    /// The start of the next line or argument, from the start of the request.
+    /// The start of the next line or argument, counted from the start of the request.
     at: usize,
     /// The position that the search for the end of a line has reached.
     scanned: usize,
@@ -168,11 +168,11 @@ impl Parser {
         self.limits = limits;
     }
 
-    /// Makes [`Parser::next`] return the last request once more, because its command was not finished. The buffer must
-    /// again begin with the request. The parser does not parse the arguments again; otherwise a command that runs in
-    /// steps would take quadratic time in the number of its arguments.
+    /// Makes [`Parser::next`] return the last request once more, because its command is not finished. The buffer must
+    /// still begin with the request. The arguments are not parsed again; otherwise a command that runs in steps would
+    /// take quadratic time in the number of its arguments.
     pub fn again(&mut self) {
-        // The words of an inline command are copies; it is short, so it is parsed again.
+        // An inline command, whose words are copies, is parsed again; this is cheap, because it is short.
         if matches!(self.state, State::Done) && self.at > 0 {
             self.state = State::Again;
         }
@@ -183,8 +183,8 @@ impl Parser {
         matches!(self.state, State::Start | State::Done)
     }
 
-    /// Returns the next request in `buffer`. The buffer begins after the last request, or at the start of the
-    /// incomplete request. Returns None if the request needs more bytes.
+    /// Returns the next request in `buffer`, which begins after the last request or at the start of the incomplete
+    /// request. Returns None if the request needs more bytes.
     pub fn next<'a>(&'a mut self, buffer: &'a [u8]) -> Result<Option<Request<'a>>, Broken> {
         match self.state {
             State::Done => self.forget(),
@@ -217,7 +217,7 @@ impl Parser {
         }))
     }
 
-    /// Returns the length that the incomplete request must reach before the next call is useful.
+    /// Returns the length that the incomplete request must reach before another call of [`Parser::next`] can return it.
     pub fn needed(&self) -> usize {
         match self.state {
             State::Argument { length, .. } => self.at + length as usize + 2,
@@ -279,8 +279,8 @@ impl Parser {
         }
     }
 
-    /// Reads a complete argument of less than 100 bytes, as nearly all are. Returns false for any other argument, which
-    /// may be malformed and is then parsed step by step.
+    /// Reads a complete argument of less than 100 bytes, which nearly all arguments are. Returns false for any other
+    /// argument, which may be malformed; the caller then parses it step by step.
     #[inline]
     fn short_argument(&mut self, buffer: &[u8]) -> Result<bool, Broken> {
         let (header, length) = match buffer.get(self.at..) {
@@ -300,7 +300,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// Stores the position of the next argument, from here to `end`.
+    /// Stores the position of an argument, from the parser's position to `end`.
     #[inline]
     fn store(&mut self, end: usize) -> Result<(), Broken> {
         if self.places.len() == self.places.capacity() {
@@ -317,15 +317,15 @@ impl Parser {
         Ok(())
     }
 
-    /// Returns a line of the protocol without its end. The line ends with a carriage return and the byte after it,
-    /// which may be any byte. Returns None if the line is incomplete.
+    /// Returns a protocol line without its end, or None if the line is incomplete. As in Redis, a line ends with a
+    /// carriage return and any one byte.
     fn header<'b>(
         &mut self,
         buffer: &'b [u8],
         too_big: Broken,
     ) -> Result<Option<&'b [u8]>, Broken> {
         let unread = buffer.get(self.scanned..).unwrap_or_default();
-        // These lines have only a few bytes, so a loop ends sooner than memchr.
+        // These lines have only a few bytes, for which a loop is faster than memchr.
         let near = unread
             .iter()
             .take(SHORT_LINE)
@@ -374,7 +374,7 @@ impl Parser {
         }
     }
 
-    /// Rejects an argument that would make the request too long, when its length is announced.
+    /// Returns an error if an argument of the announced length would make the request too long.
     fn within(&self, length: u32) -> Result<(), Broken> {
         match self.at.saturating_add(length as usize) <= self.limits.bytes as usize {
             true => Ok(()),

@@ -1,7 +1,7 @@
 //! The names of Redis' commands on data structures: lists, hashes, sets, sorted sets, streams, bits.
 //!
-//! The server supports none of these commands. A client that sends one uses Redis for more than a plain cache, and the
-//! error says so.
+//! The server supports none of these commands. The error for such a command says that the client uses Redis for more
+//! than a plain cache.
 
 /// The names, sorted.
 #[rustfmt::skip]

@@ -1,4 +1,4 @@
-//! Tests the table of commands: key positions, and the agreement of facts that a row states twice.
+//! Tests the command table: the key positions, and that facts which a row states twice agree.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by a panic")]
 

@@ -1,4 +1,4 @@
-//! Tests the parser with requests that are divided anywhere, announce too much, or are malformed.
+//! Tests the parser with requests that are divided at any byte, announce too much, or are malformed.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
 
 use pgcache_resp::{Batch, Broken, Command, Failure, Limits, Parser, Protocol, Writer};
 
-/// Parses bytes that arrive in pieces of these lengths, repeated; returns the requests, and the error at the end.
+/// Parses bytes that arrive in pieces of these lengths, in rotation. Returns the requests, and the error at the end.
 fn parsed(bytes: &[u8], pieces: &[usize], limits: Limits) -> (Vec<Vec<Vec<u8>>>, Option<Broken>) {
     let mut parser = Parser::new(limits);
     let (mut buffer, mut requests, mut at) = (Vec::new(), Vec::new(), 0);
@@ -36,8 +36,8 @@ fn parsed(bytes: &[u8], pieces: &[usize], limits: Limits) -> (Vec<Vec<Vec<u8>>>,
     (requests, None)
 }
 
-/// Parses bytes in batches, as a connection does: the parser receives the rest of each batch. Returns the requests, the
-/// error at the end, and the number of requests that the batches contained.
+/// Parses bytes in batches, as a connection does, and passes the rest of each batch to the parser. Returns the
+/// requests, the error at the end, and the number of requests that the batches contained.
 fn batched(bytes: &[u8], limits: Limits) -> (Vec<Vec<Vec<u8>>>, Option<Broken>, usize) {
     let (mut parser, mut batch) = (Parser::new(limits), Batch::default());
     let (mut requests, mut used, mut cut) = (Vec::new(), 0, 0);
@@ -283,7 +283,7 @@ fn clients_that_have_not_authenticated_may_send_little() {
 
 #[test]
 fn a_request_may_be_as_long_as_its_limit_and_no_byte_longer() {
-    // 4 bytes of count, 4 of length, then the argument.
+    // The request has 4 bytes of count and 4 bytes of length before the argument.
     let request = |length: usize| {
         [
             format!("*1\r\n${length}\r\n").as_bytes(),
@@ -403,7 +403,7 @@ fn a_request_is_handed_out_again_until_it_is_done() {
             assert_eq!(request.args.iter().collect::<Vec<_>>(), expected);
             parser.again();
         }
-        // The buffer was moved and has more bytes now, but the request is at its beginning as before.
+        // The buffer was moved and has more bytes now, but still begins with the request.
         let moved = [rest, b"*1\r\n"].concat();
         let request = parser.next(&moved).unwrap().unwrap();
         assert_eq!(request.args.iter().collect::<Vec<_>>(), expected);
@@ -426,7 +426,7 @@ fn a_request_that_is_handed_out_again_is_not_read_again() {
     let mut parser = Parser::new(Limits::default());
     assert!(parser.next(&request).unwrap().is_some());
     parser.again();
-    // If it parsed the bytes again, it would find other arguments.
+    // If the parser parsed the bytes again, it would find other arguments.
     let other = vec![b'x'; request.len()];
     let again = parser.next(&other).unwrap().unwrap();
     assert_eq!((again.args.len(), again.used), (keys + 1, request.len()));

@@ -1,5 +1,5 @@
 //! Tests the commands and options that Redis added after 7.0, by a table of commands and expected results, because a
-//! comparison with Redis 7.0 cannot test them.
+//! comparison with an installed Redis 7.0 cannot test them.
 
 #![allow(
     clippy::unwrap_used,

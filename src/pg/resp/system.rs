@@ -1,5 +1,5 @@
-//! Calls to the operating system that need unsafe code, except the passing of descriptors: the limit of open files,
-//! processor time, the user at the other end of a unix socket, groups, and the permissions of new files.
+//! Calls to the operating system that need unsafe code: the limit of open files, processor time, the user at the other
+//! end of a unix socket, groups, and the permissions of new files. `fd_passing` passes descriptors.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -34,7 +34,7 @@ pub fn raise_descriptors(wanted: usize) -> usize {
 /// Returns the microseconds of processor time that this process has used, in its own code and in the kernel.
 pub fn cpu_time() -> (u64, u64) {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the structure lives through the call, and zeros are a valid one.
+    // SAFETY: the structure lives through the call, and zeros are a valid structure.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
@@ -46,10 +46,10 @@ pub fn cpu_time() -> (u64, u64) {
     (micros(usage.ru_utime), micros(usage.ru_stime))
 }
 
-/// Returns the system user whose process opened the other end of a unix socket; None if the system does not tell.
+/// Returns the system user whose process opened the other end of a unix socket; None if the system does not report it.
 pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {
     unsafe extern "C" {
-        // Postgres provides this function where the system does not.
+        // Postgres provides this function if the system does not.
         fn getpeereid(socket: i32, user: *mut libc::uid_t, group: *mut libc::gid_t) -> i32;
     }
     let (mut user, mut group) = (0, 0);
@@ -80,8 +80,8 @@ pub fn group(name: &CStr) -> Option<u32> {
     }
 }
 
-/// Runs `make` so that only the server's user can access a path that it creates; the caller sets the path's permissions
-/// afterwards.
+/// Runs `make` with a umask by which only the server's user can access the paths that it creates. The caller sets their
+/// permissions afterwards.
 pub fn private<R>(make: impl FnOnce() -> R) -> R {
     // SAFETY: the umask belongs to this process, which has one thread; it is restored below.
     let former = unsafe { libc::umask(0o077) };

@@ -1,9 +1,8 @@
 //! Parses, checks and prints the key expression that a user passes to `cache_depend`.
 //!
-//! The expression must be one scalar expression of type text over the columns of one table. It may contain only what
-//! an index expression may: nothing volatile, and no STABLE function that depends on more than the settings that a
-//! dependency stores. Otherwise the key could change without a change of the row. `hooks::dependency_key` evaluates
-//! the expression.
+//! The expression must be one scalar expression of type text over the columns of one table. It must not contain a
+//! VOLATILE function, or a STABLE function that depends on more than the settings that a dependency stores. Otherwise
+//! the key could change without a change of the row. `hooks::dependency_key` evaluates the expression.
 
 use std::ffi::{CStr, CString};
 
@@ -28,7 +27,7 @@ impl Expression {
     /// Parses `text` as an expression over the columns of `relation`, on which the caller holds a lock.
     pub fn over(relation: pg_sys::Oid, text: Text) -> Result<Expression, Error> {
         let text = text.bytes();
-        // Plans this text only so that Postgres' error messages show the expression.
+        // Plans this text only for Postgres' own error messages, which show the expression.
         let from = relation::qualified(relation);
         let query = [b"SELECT ", text, b"\n FROM ONLY ", from.as_bytes()].concat();
         drop(Plan::prepare(&sql(query), &[], Paths::Any));
@@ -95,7 +94,7 @@ impl Expression {
     }
 }
 
-/// Returns the expression of `SELECT expression`. Fails if the text has any other part.
+/// Returns the expression of `SELECT expression`. Returns an error if the statement has any other part.
 fn single_target(select: &CStr) -> Result<*mut pg_sys::Node, Error> {
     // SAFETY: the parser raises errors for invalid text; nodes are read after their tags.
     unsafe {

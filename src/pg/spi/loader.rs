@@ -1,7 +1,7 @@
 //! Runs the loader of `cache_fetch`: a query that a user passes as text, which returns one value.
 //!
-//! The loader runs as the caller and under the caller's search_path, like any statement of the caller; this module
-//! changes neither. The context of each error shows the loader's text.
+//! The loader runs as the caller and under the caller's search_path, like any statement of the caller. The CONTEXT of
+//! each of its errors shows the loader's text.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -20,17 +20,18 @@ unsafe extern "C-unwind" {
     fn errcontext_msg(format: *const c_char, ...) -> c_int;
 }
 
-/// A planned loader, kept until dropped. Postgres plans it again when an object that it names has changed.
+/// A planned loader, kept until this value is dropped. Postgres plans it again when an object that it names has
+/// changed.
 pub struct Loader(NonNull<pg_sys::_SPI_plan>);
 
-/// The result of a loader; NULL is a value, too.
+/// The result of a loader. NULL counts as a value.
 pub enum Loaded {
     NoRow,
     Value(Option<Stored>),
 }
 
 impl Loader {
-    /// Parses the text; `$1` is the key. Fails if it is not one query with one column.
+    /// Parses the text, in which `$1` is the key. Returns an error if the text is not a single query with one column.
     pub fn prepare(text: Text) -> Result<Loader, Error> {
         let _connection = Connection::open();
         let sql = CString::new(text.bytes()).unwrap_or_default();
@@ -56,13 +57,13 @@ impl Loader {
         }
     }
 
-    /// Runs the query for a key; the error for several rows shows `text`.
+    /// Runs the query for a key. Returns an error that shows `text` if the query returns several rows.
     pub fn run(&self, key: Text, text: Text) -> Result<Loaded, Error> {
         let caller = current_context();
         let _connection = Connection::open();
         let mut values = [key.raw()];
         let _context = LoaderContext::enter(text.bytes());
-        // SAFETY: the plan is kept and takes one text; two rows suffice to detect a second one.
+        // SAFETY: the plan is kept and takes one text. Two rows suffice to detect that there are several.
         let code = unsafe {
             pg_sys::SPI_execute_plan(
                 self.0.as_ptr(),
@@ -76,7 +77,7 @@ impl Loader {
             failed("SPI_execute_plan");
         }
         let output = Output::of_last_statement(caller);
-        // A plan that was made again may have other columns.
+        // Postgres may have planned the query again, with other columns.
         if output.columns() != 1 {
             return Err(Error::LoaderColumns(text.to_string_lossy()));
         }
@@ -88,7 +89,7 @@ impl Loader {
     }
 }
 
-/// Raises a loader's error again, with its text in the context.
+/// Raises a loader's error again, with the loader's text in the CONTEXT.
 pub fn raise_from(text: Text, failure: Failure) -> ! {
     let _context = LoaderContext::enter(text.bytes());
     failure.raise()
@@ -101,7 +102,8 @@ impl Drop for Loader {
     }
 }
 
-/// Returns the only column of the only row: a text, jsonb or bytea unchanged, any other type as text; None for NULL.
+/// Returns the only column of the only row: a text, jsonb or bytea unchanged, a value of any other type as text. None
+/// means NULL.
 fn value(output: &Output) -> Option<Stored> {
     match ValueType::from_oid(output.type_of(0)) {
         Some(_) => output.stored(0, 0),

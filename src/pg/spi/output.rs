@@ -1,7 +1,7 @@
 //! Reads the result of an SPI statement, column by column.
 //!
-//! A value leaves SPI only as a detoasted copy in the caller's memory context, so that reading it later needs no lock.
-//! Each function checks the column's type before it reads the column as this type.
+//! A value leaves this module only as a detoasted copy in the caller's memory context, so that reading it later needs
+//! no lock. Each function checks a column's type before it reads the column as this type.
 
 use pgrx::{FromDatum, pg_sys};
 
@@ -48,8 +48,8 @@ impl Output {
         }
     }
 
-    /// Returns a column's datum, in SPI's memory; rows and columns are numbered from 0. None for NULL, and for a row
-    /// after the last.
+    /// Returns a column's datum, in SPI's memory; rows and columns are numbered from 0. Returns None for NULL, and for
+    /// a row after the last row.
     fn raw(&self, row: usize, column: usize) -> Option<pg_sys::Datum> {
         if row >= self.rows() {
             return None;
@@ -85,7 +85,7 @@ impl Output {
 
     /// Returns the type of a column, numbered from 0.
     pub fn type_of(&self, column: usize) -> pg_sys::Oid {
-        // SAFETY: a statement that returns rows has a descriptor, even if it returned none.
+        // SAFETY: a statement that returns rows has a descriptor, even if it returned no row.
         unsafe { pg_sys::SPI_gettypeid((*self.table).tupdesc, column as i32 + 1) }
     }
 
@@ -125,7 +125,7 @@ impl Output {
         Some(datum.value() as Timestamp)
     }
 
-    /// Returns a column of type oid or regclass.
+    /// Returns a column of type OID or regclass.
     pub fn oid(&self, row: usize, column: usize) -> Option<pg_sys::Oid> {
         let datum = self.raw(row, column)?;
         match self.type_of(column) {
@@ -139,14 +139,14 @@ impl Output {
     /// Returns a column of type text, copied into the caller's memory context.
     pub fn text(&self, row: usize, column: usize) -> Option<Text> {
         let datum = self.of_type(row, column, pg_sys::TEXTOID)?;
-        // SAFETY: `of_type` has checked that the datum is a text, hence a varlena.
+        // SAFETY: `of_type` has checked that the datum is a text, which is a varlena.
         Some(unsafe { Text::from_raw(self.copy(datum)) })
     }
 
     /// Returns a column of type text[] without NULL, copied into the caller's memory context.
     pub fn texts(&self, row: usize, column: usize) -> Option<ArrayOf<Text>> {
         let datum = self.of_type(row, column, pg_sys::TEXTARRAYOID)?;
-        // SAFETY: `of_type` has checked that the datum is an array of texts, hence a varlena.
+        // SAFETY: `of_type` has checked that the datum is an array of texts, which is a varlena.
         unsafe { ArrayOf::from_datum(self.copy(datum), false) }
     }
 
@@ -166,8 +166,8 @@ impl Output {
     /// # Safety
     /// The datum is a varlena.
     unsafe fn copy(&self, datum: pg_sys::Datum) -> pg_sys::Datum {
-        // SAFETY: the datum is a varlena, by the caller's contract. The copy lies in the memory context that was
-        // current before SPI_connect, which outlives this value; SPI's own context is restored.
+        // SAFETY: the datum is a varlena, by the caller's contract. The copy is allocated in the memory context that
+        // was current before SPI_connect, which outlives this value; SPI's own context is restored.
         unsafe {
             let spi = pg_sys::MemoryContextSwitchTo(self.caller);
             let copy = pg_sys::pg_detoast_datum_copy(datum.cast_mut_ptr());

@@ -1,7 +1,7 @@
 //! Kept plans: SQL statements that a session plans once and runs many times through SPI.
 //!
 //! A plan for a lookup by key always uses the index, whatever the statistics say. Otherwise Postgres would read a cache
-//! that was empty a minute ago by a sequential scan.
+//! by a sequential scan for as long as its statistics say that it is empty.
 
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ use crate::pg::value::typed::Typed;
 /// The access paths that the planner may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Paths {
-    /// By the primary key only.
+    /// Only by the primary key.
     Index,
     /// Any path, planned without the parameters.
     Any,
@@ -30,7 +30,8 @@ pub enum Paths {
     Address,
 }
 
-/// A planned statement, kept until dropped. Every function that runs the plan raises the statement's errors.
+/// A planned statement, kept until this value is dropped. Every function that runs the plan raises the statement's
+/// errors.
 pub struct Plan {
     plan: NonNull<pg_sys::_SPI_plan>,
     /// The types of its parameters.
@@ -47,8 +48,8 @@ struct About {
 
 impl Plan {
     /// Parses and plans a statement on one table. Raises an error, now and at each run, if the table's name in the text
-    /// refers to another table. The lookup of the name succeeds for every role that runs the statement: see
-    /// [`name_guard`].
+    /// refers to another table. The lookup of the name succeeds for every role that runs the statement, as
+    /// [`name_guard`] explains.
     pub fn over(table: pg_sys::Oid, sql: CString, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let _guard = NameGuard::of_query(&sql, table);
         let _connection = Connection::open();
@@ -103,8 +104,8 @@ impl Plan {
         }
     }
 
-    /// Plans the statement under the present settings. Does nothing for a plan that depends on its arguments, which
-    /// Postgres makes at each run.
+    /// Plans the statement under the current settings. Does nothing for a plan that depends on its arguments, because
+    /// Postgres makes such a plan at each run.
     fn make(&self, paths: Paths) {
         if paths == Paths::Costed {
             return;
@@ -120,10 +121,10 @@ impl Plan {
 
     /// Runs the statement, and returns the result of `read` for its rows.
     ///
-    /// Under READ COMMITTED each run has a snapshot of its own; it sees the session's earlier changes.
+    /// Under READ COMMITTED each run takes a new snapshot. The statement sees the session's earlier changes.
     pub fn run<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
-        // In parallel mode no command can begin. The session then has no changes of its own to see, so a statement that
-        // reads needs no new command.
+        // In parallel mode no command can begin. A statement that reads needs none, because the session then has no
+        // earlier changes to see.
         let snapshot = match session::in_parallel_mode() {
             // SAFETY: in parallel mode a transaction is open, and has its first snapshot.
             true => unsafe { pg_sys::GetTransactionSnapshot() },
@@ -132,8 +133,8 @@ impl Plan {
         self.run_under(snapshot, arguments, read)
     }
 
-    /// Runs the statement as [`Plan::run`] does, but on the rows in their present state, even if the transaction has
-    /// one snapshot for all its statements.
+    /// Runs the statement as [`Plan::run`] does, but on the rows in their current state, even if the transaction's
+    /// statements share one snapshot.
     pub fn run_as_of_now<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
         if !lock::one_snapshot_per_transaction() || session::in_parallel_mode() {
             return self.run(arguments, read);
@@ -193,11 +194,11 @@ impl Drop for Plan {
     }
 }
 
-/// Runs a statement once, mostly a definition (DDL). The text contains names that users have chosen, so this raises an
-/// error if it parses as more than one statement.
+/// Runs a statement once, mostly DDL. Raises an error if the text parses as more than one statement, because it
+/// contains names that users have chosen.
 pub fn run_once(sql: &CStr) {
     let _connection = Connection::open();
-    // SAFETY: the parser's list lives in SPI's memory and is only counted; errors are raised.
+    // SAFETY: the parser's list is in SPI's memory, and the code only counts its elements; errors are raised.
     let statements = unsafe {
         let mode = pg_sys::RawParseMode::RAW_PARSE_DEFAULT;
         pg_list::pointers::<pg_sys::RawStmt>(pg_sys::raw_parser(sql.as_ptr(), mode)).len()
@@ -232,7 +233,7 @@ pub fn query_once<R>(
             types.as_mut_ptr(),
             values.as_mut_ptr(),
             nulls.as_ptr(),
-            session::in_parallel_mode(), // no command can begin then
+            session::in_parallel_mode(), // in parallel mode no command can begin
             0,
         )
     };
@@ -244,8 +245,8 @@ pub fn query_once<R>(
 
 /// Restricts the planner to one kind of path while this value lives.
 ///
-/// Sets the variables behind enable_seqscan and similar settings directly, because SET would call assign hooks and be
-/// part of the transaction. Drop restores the former values before any other code reads them.
+/// Sets the variables behind enable_seqscan and similar settings directly, because SET would call assign hooks and take
+/// part in the transaction. Dropping this value restores the former values before any other code reads them.
 struct Allowed {
     seqscan: bool,
     indexscan: bool,
@@ -288,8 +289,8 @@ impl Drop for Allowed {
     }
 }
 
-/// Disables JIT compilation while this value lives. A disabled path costs 1e10, which is more than `jit_above_cost`, so
-/// Postgres would compile for 100 ms to read a page of keys in 3 ms.
+/// Disables JIT compilation while this value lives. Without it, a path whose type is disabled would cost 1e10, more
+/// than `jit_above_cost`, so Postgres would compile for 100 ms to read a page of keys in 3 ms.
 struct Interpreted(bool);
 
 impl Interpreted {
@@ -310,8 +311,8 @@ impl Drop for Interpreted {
     }
 }
 
-/// Returns the parameters in SPI's form: values, and 'n' for each NULL. Raises an error if an argument has another type
-/// than the parameter.
+/// Returns the parameters in SPI's form: values, and 'n' for each NULL. Raises an error if an argument's type differs
+/// from its parameter's.
 fn parameters(arguments: &[Typed], types: &[pg_sys::Oid]) -> (Vec<pg_sys::Datum>, Vec<i8>) {
     if arguments.len() != types.len() {
         refuse();

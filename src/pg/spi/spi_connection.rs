@@ -29,8 +29,8 @@ pub(in crate::pg) fn current_context() -> pg_sys::MemoryContext {
     unsafe { pg_sys::CurrentMemoryContext }
 }
 
-/// Raises an error that names the SPI function. SPI reports misuse by return codes, and each of them would be a defect
-/// of pgcache.
+/// Raises an error that names the SPI function. SPI reports misuse by return codes, so each of them means a defect in
+/// pgcache.
 pub(in crate::pg) fn failed(call: &str) -> ! {
     pgrx::error!("{call} failed")
 }

@@ -57,11 +57,11 @@ mod differing {
 }
 
 /// Tokenizes a file in the format of pg_hba.conf, and passes its lines to `read`; the lines live until `read` returns.
-/// Returns None if Postgres cannot open the file. For an error in a line, Postgres stores the message in the line and
+/// Returns None if Postgres cannot open the file. If a line has an error, Postgres stores the message in the line and
 /// logs it at this level.
 ///
 /// # Safety
-/// Inside of a transaction, whose end releases resources after an error.
+/// Called inside a transaction, whose end releases resources after an error.
 pub unsafe fn with_auth_lines<R>(
     name: &std::ffi::CStr,
     level: i32,
@@ -72,8 +72,8 @@ pub unsafe fn with_auth_lines<R>(
     let name = name.as_ptr();
     let mut lines: *mut pg_sys::List = null_mut();
     let to = &raw mut lines;
-    // SAFETY: the name lives through the calls. Each call runs under a guard of its own, whose frames hold nothing to
-    // drop; the file and its lines are released after `read`.
+    // SAFETY: the name lives through the calls. Each call runs under its own guard, whose frames hold nothing to drop;
+    // the file and its lines are released after `read`.
     #[cfg(feature = "pg15")]
     unsafe {
         let file = pg_sys::AllocateFile(name, c"r".as_ptr());
@@ -86,7 +86,7 @@ pub unsafe fn with_auth_lines<R>(
         pg_sys::MemoryContextDelete(context);
         Some(result)
     }
-    // SAFETY: as for Postgres 15; depth 0 marks a file that no other file includes.
+    // SAFETY: as for Postgres 15; depth 0 marks a file that is not included by another file.
     #[cfg(not(feature = "pg15"))]
     unsafe {
         let file = guarded(|| differing::open_auth_file(name, level, 0, null_mut()));

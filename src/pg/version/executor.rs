@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use pgrx::pg_sys;
 
 unsafe extern "C-unwind" {
-    // pgcache calls these in place of a former hook. They need no guard of pgrx, because the hooks' frames hold nothing
-    // to drop.
+    // pgcache calls these if no former hook exists. They need no pgrx guard, because the hooks' frames hold nothing to
+    // drop.
     fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, flags: c_int);
     fn standard_ExecutorRun(
         query: *mut pg_sys::QueryDesc,
@@ -19,7 +19,7 @@ unsafe extern "C-unwind" {
 /// A function that receives a statement after the executor has started it.
 pub type Begun = unsafe fn(*mut pg_sys::QueryDesc);
 
-/// A function that returns whether a statement may run in parallel workers from here on.
+/// A function that returns whether a started statement may use parallel workers.
 pub type MayBeParallel = unsafe fn(*mut pg_sys::QueryDesc) -> bool;
 
 static mut FORMER_START: pg_sys::ExecutorStart_hook_type = None;
@@ -53,9 +53,9 @@ unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: c_int) {
     }
 }
 
-/// Runs a statement, without parallel workers unless `may_be_parallel` allows them. To run without workers, it marks
-/// the statement as already executed. Up to Postgres 17, Postgres may instead read the last argument, which says
-/// whether this is the only run; minor releases from the end of 2024 on do not read it.
+/// Runs a statement, with parallel workers only if `may_be_parallel` allows them. To run it without workers, marks it
+/// as already executed. Up to Postgres 17, minor releases before the end of 2024 read the last argument instead, which
+/// says whether this is the only run.
 unsafe extern "C-unwind" fn run(
     query: *mut pg_sys::QueryDesc,
     direction: pg_sys::ScanDirection::Type,

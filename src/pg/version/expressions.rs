@@ -1,4 +1,4 @@
-//! Functions of the planner on expressions: walks an expression, expands its virtual generated columns, and makes a
+//! Calls Postgres' functions on expressions: walks an expression, expands its virtual generated columns, and makes a
 //! restriction from it.
 
 use std::ffi::c_void;
@@ -6,7 +6,8 @@ use std::ffi::c_void;
 use pgrx::pg_sys;
 
 unsafe extern "C-unwind" {
-    /// Calls `walker` for each node directly below a node, until it returns true; inside of `unguarded::guarded`.
+    /// Calls `walker` for each node directly below a node, until it returns true. Must be called inside
+    /// `unguarded::guarded`.
     #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
     pub fn expression_tree_walker(
         node: *mut pg_sys::Node,
@@ -26,15 +27,15 @@ pub unsafe fn expand_generated(
     row: u32,
 ) -> *mut pg_sys::Node {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
-    let _ = (relation, row); // all generated columns are stored
+    let _ = (relation, row); // in these versions all generated columns are stored
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
-    // SAFETY: the relation is open, so its columns' expressions exist; the result lies in the current memory context,
+    // SAFETY: the relation is open, so its columns' expressions exist; the result is in the current memory context,
     // like the node.
     let node = unsafe { pg_sys::expand_generated_columns_in_expr(node, relation, row as i32) };
     node
 }
 
-/// Makes a restriction on a single relation, at any position in the query's joins.
+/// Makes a restriction on a single relation, which is valid at any position in the query's joins.
 ///
 /// # Safety
 /// `root` belongs to the planner, and `clause` is an expression over one of its relations.

@@ -1,9 +1,9 @@
-//! Declarations of libpq/hba.h, for which pgrx generates no bindings: the structures of Postgres 15, those that 16
-//! changed, and the number that 19 changed.
+//! Declarations from libpq/hba.h, for which pgrx generates no bindings: the structures of Postgres 15, the structures
+//! that 16 changed, and the number that 19 changed.
 //!
-//! Only this file depends on the position of a field; a wrong position would read arbitrary memory.
-//! `t/tests/resp_layout.rs` compiles this file by itself and compares it with the headers of the Postgres that it runs
-//! on, so it uses nothing else of the library.
+//! Only this file depends on the positions of fields; with a wrong position, pgcache would read arbitrary memory. So
+//! `t/tests/resp_layout.rs` compares this file with the headers of the installed Postgres. The test compiles the file
+//! by itself, so the file must use nothing else of the library.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -24,7 +24,7 @@ pub struct AuthToken15 {
     pub quoted: bool,
 }
 
-/// A word of a line from Postgres 16 on: a word that begins with a slash has its compiled expression.
+/// A word of a line from Postgres 16 on, with the compiled expression if the word begins with a slash.
 #[repr(C)]
 pub struct AuthToken16 {
     pub string: *const c_char,
@@ -85,15 +85,15 @@ pub struct HbaLine15 {
     pub clientcertname: c_uint,
 }
 
-/// A line of pg_hba.conf from Postgres 16 on: it begins with the name of its file.
+/// A line of pg_hba.conf from Postgres 16 on, which begins with the name of its file.
 #[repr(C)]
 pub struct HbaLine16 {
     pub sourcefile: *mut c_char,
     pub line: HbaLine15,
 }
 
-/// A line of pg_ident.conf. Its regular expression follows the other fields in memory, compiled if `ident_user` begins
-/// with a slash.
+/// A line of pg_ident.conf. In memory the regular expression follows the other fields; it is compiled if `ident_user`
+/// begins with a slash.
 #[repr(C)]
 pub struct IdentLine15 {
     pub linenumber: c_int,
@@ -122,7 +122,7 @@ pub mod connections {
     pub const HOST_NO_GSS: u32 = 5;
 }
 
-/// `IPCompareMethod`: the comparison of a client's address with a line.
+/// `IPCompareMethod`: how a client's address is compared with a line.
 pub mod comparison {
     pub const MASK: u32 = 0;
     pub const SAME_HOST: u32 = 1;
@@ -138,7 +138,7 @@ pub mod method {
     pub const MD5: u32 = 5;
     pub const SCRAM: u32 = 6;
     pub const PEER: u32 = 14;
-    /// `peer` from Postgres 19 on, which has no RADIUS before it.
+    /// `peer` from Postgres 19 on, where the methods before it no longer include RADIUS.
     pub const PEER19: u32 = 13;
     pub const CERT: u32 = 12;
 }

@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// Unguarded forms of functions whose arguments differ; see `memory::unguarded` for the rules.
+/// Unguarded functions whose arguments differ between versions. `memory::unguarded` has the rules for their use.
 mod differing {
     use pgrx::pg_sys::*;
 
@@ -51,7 +51,7 @@ pub unsafe fn index_beginscan(
     snapshot: pg_sys::Snapshot,
 ) -> pg_sys::IndexScanDesc {
     // SAFETY: the caller is inside of `guarded`; both relations are open and the snapshot outlives the scan. From
-    // Postgres 18 on, NULL means that Postgres does not count the scan's work.
+    // Postgres 18 on, NULL means that Postgres does not instrument the scan.
     unsafe {
         differing::index_beginscan(
             table,
@@ -82,7 +82,8 @@ pub fn enters_indexes(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_None;
 }
 
-/// Returns whether the new row is in the old row's page, and at most summarizing indexes need an entry for it (HOT).
+/// Returns whether the new row is in the old row's page and at most summarizing indexes need an entry for it (a HOT
+/// update).
 pub fn stays_in_page(which: UpdateIndexes) -> bool {
     #[cfg(feature = "pg15")]
     return !which;
@@ -90,7 +91,7 @@ pub fn stays_in_page(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_All;
 }
 
-/// The way in which a row is added to the indexes of its table.
+/// How a row is added to the indexes of its table.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     is_update: bool,

@@ -1,8 +1,8 @@
-//! Finds the holders of locks, takes locks without waiting, and reads the oldest transaction in the commit log.
+//! Finds the holders of locks, takes locks without waiting, and returns the oldest transaction in the commit log.
 
 use pgrx::pg_sys;
 
-/// Postgres' number for AddinShmemInitLock: lwlocknames.txt in 15 and 16, lwlocklist.h from 17 on.
+/// Postgres' number for AddinShmemInitLock, from lwlocknames.txt in 15 and 16, and from lwlocklist.h from 17 on.
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
 /// Returns whether a transaction that was prepared before the server's start holds a lock in a mode that conflicts
@@ -58,7 +58,7 @@ pub unsafe fn try_lock(
     }
 }
 
-/// Returns whether the transaction holds a lock in exactly this mode.
+/// Returns whether the transaction holds a lock in this mode; stronger modes do not count.
 pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
     // SAFETY: reads this process' own table of locks by a tag that lives through the call.
     unsafe {

@@ -1,5 +1,5 @@
-//! Hides the differences between the versions of Postgres: a function or type that differs has one name here, in a file
-//! for its subject. No file outside of this folder depends on the version.
+//! Hides the differences between Postgres versions: a function or type that differs has one name here, in a file for
+//! its subject. No file outside this folder depends on the version.
 
 pub mod auth_files;
 mod executor;

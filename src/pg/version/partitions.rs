@@ -18,14 +18,14 @@ struct PartitionKeyData {
     partcollation: *mut pg_sys::Oid,
     parttypid: *mut pg_sys::Oid,
     parttypmod: *mut i32,
-    // The fields after these are not used here.
+    // pgcache does not use the fields after these.
 }
 
 /// The fields of a partition key that pgcache reads. Each array has one element for each column of the key.
 #[derive(Clone, Copy)]
 pub struct PartitionKey {
     pub columns: i16,
-    /// The number of the first column; 0 for an expression.
+    /// The number of the first column; 0 if it is an expression.
     pub column: pg_sys::AttrNumber,
     /// The types and modifiers of the columns.
     pub kind: *const pg_sys::Oid,
@@ -38,7 +38,7 @@ pub struct PartitionKey {
 /// Returns the partition key of a table; None for a table that is not partitioned.
 ///
 /// # Safety
-/// `relation` must be open, for as long as the result is used.
+/// `relation` must be open as long as the result is used.
 pub unsafe fn partition_key(relation: pg_sys::Relation) -> Option<PartitionKey> {
     unsafe extern "C-unwind" {
         fn RelationGetPartitionKey(relation: pg_sys::Relation) -> *const PartitionKeyData;

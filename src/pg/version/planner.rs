@@ -14,7 +14,7 @@ use pg_sys::{
     get_relation_info_hook as relation_hook, get_relation_info_hook_type as relation_hook_type,
 };
 
-/// A function that receives a relation of a query, with its oid, while the planner builds it.
+/// A function that receives a relation of a query, with its OID, while the planner builds it.
 pub type LookAtRelation = unsafe fn(*mut pg_sys::PlannerInfo, pg_sys::Oid, *mut pg_sys::RelOptInfo);
 
 /// A function that plans a statement, by calling [`Planning::go_on`] at the end.
@@ -29,7 +29,7 @@ static mut PLAN: Option<Plan> = None;
 ///
 /// # Safety
 /// The caller calls this once, while the library is loaded. `look` receives the planner's own objects and may raise
-/// only under a guard of its own.
+/// only under its own guard.
 pub unsafe fn on_each_relation(look: LookAtRelation) {
     // SAFETY: no other thread reads the variables; the functions live as long as the process.
     unsafe {
@@ -90,10 +90,10 @@ pub struct Planning {
 }
 
 impl Planning {
-    /// Plans the statement as without this library.
+    /// Plans the statement as Postgres would without pgcache.
     ///
     /// # Safety
-    /// Inside of `guarded`, or where an error jumps over nothing to drop.
+    /// Called inside `guarded`, or from frames that hold nothing to drop.
     pub unsafe fn go_on(self) -> *mut pg_sys::PlannedStmt {
         unsafe extern "C-unwind" {
             fn standard_planner(
@@ -131,7 +131,7 @@ impl Planning {
 /// Calls `plan` for each statement that Postgres plans.
 ///
 /// # Safety
-/// The caller calls this once, while the library is loaded. `plan` may raise only under a guard of its own.
+/// The caller calls this once, while the library is loaded. `plan` may raise only under its own guard.
 pub unsafe fn on_planning(plan: Plan) {
     // SAFETY: no other thread reads the variables; the functions live as long as the process.
     unsafe {

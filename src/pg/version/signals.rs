@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// A signal's handler; it receives the number of the signal.
+/// A signal handler, which receives the number of the signal.
 pub type Handler = unsafe extern "C-unwind" fn(i32);
 
 /// Sets a signal's handler.
@@ -27,7 +27,7 @@ pub unsafe fn on_signal(signal: u32, handler: Handler) {
 /// Makes a setting read-only in this process by setting its context to PGC_POSTMASTER.
 ///
 /// # Safety
-/// A setting of this name exists.
+/// A setting with this name exists.
 pub unsafe fn fix_setting(name: &std::ffi::CStr) {
     // SAFETY: the settings' records belong to this process, and stay. A setting of the name exists, so the search finds
     // it.
@@ -55,10 +55,9 @@ pub unsafe fn fix_setting(name: &std::ffi::CStr) {
 /// Runs the exit callbacks and ends the process.
 ///
 /// # Safety
-/// The caller is between statements of one of pgcache's processes, where no value is alive that Rust would have to
-/// drop.
+/// The caller runs in one of pgcache's processes, where no value is alive that Rust would have to drop.
 pub unsafe fn proc_exit(code: i32) -> ! {
-    // The headers from Postgres 18 on declare noreturn in a way that is lost in the bindings.
+    // From Postgres 18 on, the headers declare noreturn in a form that the bindings lose.
     #[cfg_attr(
         any(feature = "pg15", feature = "pg16", feature = "pg17"),
         expect(unreachable_code, reason = "the bindings know it")

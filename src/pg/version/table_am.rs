@@ -1,5 +1,5 @@
-//! The functions of a table's access method that insert, update and delete a row, with the arguments that pgcache
-//! always passes. Their signatures differ between versions.
+//! Calls the functions of a table's access method that insert, update and delete a row, with the arguments that pgcache
+//! always passes. The signatures of these functions differ between versions.
 
 use std::ptr::null_mut;
 
@@ -51,7 +51,7 @@ type Update = unsafe extern "C-unwind" fn(
     *mut pg_sys::LockTupleMode::Type,
     *mut UpdateIndexes,
 ) -> pg_sys::TM_Result::Type;
-/// The function that updates a row; from Postgres 19 on with an argument for options.
+/// The function that updates a row. From Postgres 19 on it has an argument for options.
 #[cfg(feature = "pg19")]
 type Update = unsafe extern "C-unwind" fn(
     pg_sys::Relation,

@@ -36,10 +36,11 @@ pub unsafe fn enable_always(relation: pg_sys::Relation, trigger: &std::ffi::CStr
     }
 }
 
-/// Truncates open tables. Truncates no tables that refer to them, and restarts no sequences.
+/// Truncates open tables. Raises an error if another table refers to one of them by a foreign key. Restarts no
+/// sequences.
 ///
 /// # Safety
-/// The lists hold the relations, their oids, and the oids of the logically logged relations among them. Each relation
+/// The lists hold the relations, their OIDs, and the OIDs of the logically logged relations among them. Each relation
 /// has the lock that TRUNCATE takes, and is not in use.
 pub unsafe fn truncate(
     relations: *mut pg_sys::List,
@@ -59,7 +60,7 @@ pub unsafe fn truncate(
     }
 }
 
-/// Returns the index of the primary key; InvalidOid if the table has none, or a deferrable one.
+/// Returns the index of the primary key; InvalidOid if the table has no primary key or a deferrable one.
 ///
 /// # Safety
 /// `relation` must be open.
@@ -76,7 +77,7 @@ pub unsafe fn primary_key_index(relation: pg_sys::Relation) -> pg_sys::Oid {
     }
 }
 
-/// Returns whether a column is generated on read, and not stored in rows.
+/// Returns whether a column is a virtual generated column, which rows do not store.
 pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     let _ = column;

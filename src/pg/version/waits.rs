@@ -8,7 +8,7 @@ pub fn idle_wait_event() -> u32 {
     pg_sys::PG_WAIT_EXTENSION
 }
 
-/// Returns the wait event of a background worker that sleeps until its next task, under a name of pgcache.
+/// Returns the wait event of a background worker that sleeps until its next task. It has its own name, `PgcacheSweep`.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub fn idle_wait_event() -> u32 {
     thread_local! {
@@ -20,8 +20,8 @@ pub fn idle_wait_event() -> u32 {
 
 /// Requests the resource for a wait event's name, in the hook that requests shared memory.
 ///
-/// Before 17 an extension cannot name its wait events, but it can name locks. So this requests a tranche of locks with
-/// the name, whose only lock no process takes; Postgres shows the wait as a wait event of type LWLock.
+/// Before Postgres 17 an extension cannot name wait events, but it can name locks. So this function requests a lock
+/// tranche with the name, whose only lock no process takes. Postgres shows the wait as a wait event of type LWLock.
 ///
 /// # Safety
 /// The caller is a shmem_request_hook.
@@ -31,10 +31,10 @@ pub unsafe fn request_wait_event(name: &'static std::ffi::CStr) {
     unsafe { pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1) };
 }
 
-/// Does nothing: from Postgres 17 on a wait event needs no request.
+/// Does nothing, because from Postgres 17 on a wait event needs no request.
 ///
 /// # Safety
-/// None needed; the signature is the same as for older versions.
+/// Always safe; unsafe only to have the same signature as for older versions.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub unsafe fn request_wait_event(_name: &'static std::ffi::CStr) {}
 

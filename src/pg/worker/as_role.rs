@@ -3,8 +3,8 @@
 //! The worker itself is authenticated as the bootstrap superuser until it ends, and user-defined code that runs in it
 //! must not regain those privileges. Two measures prevent this. First, the session user is the role, so the role's own
 //! memberships limit the roles that it can assume. Second, SECURITY_LOCAL_USERID_CHANGE is set during the transaction,
-//! so SET ROLE and SET SESSION AUTHORIZATION fail. User-defined code could get around either measure alone. Deferred
-//! triggers run under both, at the commit.
+//! so SET ROLE and SET SESSION AUTHORIZATION fail. User-defined code could circumvent either measure alone. Both also
+//! apply to deferred triggers, which run at the commit.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -34,16 +34,17 @@ pub struct Terms<'t> {
     pub role: Oid,
     /// The role's own settings, which apply in the transaction.
     pub settings: &'t Settings,
-    /// The maximum wait for a lock, if it is shorter than lock_timeout; None if lock_timeout alone applies.
+    /// The maximum wait for a lock, which applies if it is shorter than lock_timeout; None if only lock_timeout
+    /// applies.
     pub patience: Option<Duration>,
-    /// Milliseconds of the role's lock_timeout; 0: none. Set after the transaction has begun.
+    /// The role's lock_timeout in milliseconds; 0 means no timeout. Set once the transaction has begun.
     pub lock_timeout: Cell<i32>,
     /// Whether statement_timeout ends the transaction. A worker does not use this timeout elsewhere.
     pub is_timed: bool,
 }
 
-/// Runs `work` in a transaction of its own under the role, with a snapshot. Rolls back after an error, and returns the
-/// error. When this returns, other sessions see the changes.
+/// Runs `work` in a separate transaction under the role, with a snapshot. Rolls back after an error, and returns the
+/// error. When this function returns, other sessions see the changes.
 pub fn in_transaction<R>(terms: &Terms<'_>, work: impl FnOnce() -> R) -> Result<R, Failure> {
     // SAFETY: a plain C variable of this process.
     let own_timeout = unsafe { pg_sys::LockTimeout };
@@ -94,8 +95,8 @@ unsafe fn apply(terms: &Terms<'_>) {
         // SAFETY: both texts live through the call, which copies them; an error ends the transaction.
         unsafe { set_local(name, value) };
     }
-    // SAFETY: plain C variables of this process. Only waits for a lock read LockTimeout; `in_transaction` restores it
-    // after the transaction.
+    // SAFETY: plain C variables of this process. Only lock waits read LockTimeout; `in_transaction` restores it after
+    // the transaction.
     unsafe {
         terms.lock_timeout.set(pg_sys::LockTimeout);
         if let Some(patience) = terms.patience {
@@ -131,7 +132,7 @@ unsafe fn set_local(name: &CStr, value: &CStr) {
 
 /// Runs `work`, whose transactions wait at most `patience` for a lock.
 pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
-    // SAFETY: a plain C variable of this process, which only waits for a lock read; no error of Postgres leaves `work`.
+    // SAFETY: a plain C variable of this process, which only lock waits read; no Postgres error leaves `work`.
     unsafe {
         let own_timeout = pg_sys::LockTimeout;
         pg_sys::LockTimeout = patience.as_millis().clamp(1, i32::MAX as u128) as i32;
@@ -141,11 +142,11 @@ pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Discards session state that user-defined code may have left: settings, temporary tables, cursors, locks. This
-/// matters because the next code may run as another role.
+/// Discards session state that user-defined code may have left: settings, temporary tables, cursors, locks. Otherwise
+/// the state would affect the next code, which may run as another role.
 pub fn discard() -> Result<(), Failure> {
     background::in_transaction(|| {
-        // SAFETY: these are the calls of DISCARD ALL, in a transaction of its own without open cursors or snapshots in
+        // SAFETY: these are the calls of DISCARD ALL, in a separate transaction without open cursors or snapshots in
         // use. The kept plans of this library are not prepared statements.
         unsafe {
             pg_sys::PortalHashTableDeleteAll();

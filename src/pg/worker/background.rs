@@ -1,6 +1,6 @@
 //! Starts, wakes, puts to sleep and ends the background workers, and runs their transactions.
 //!
-//! `crate::worker` defines their tasks. An error ends a worker's transaction, never the worker itself.
+//! `crate::worker` defines the workers' tasks. An error ends a worker's transaction, never the worker itself.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -14,18 +14,18 @@ use super::connect;
 use crate::pg::session::failure::Failure;
 use crate::pg::version;
 
-/// Postgres' class of wait events for a pinned page. The name of the class changed in Postgres 17.
+/// The class of wait events for a pinned page. It is declared here, because its name changed in Postgres 17.
 const WAIT_FOR_PAGE: u32 = 4;
 /// Seconds until the postmaster starts the launcher again after its end.
 const RESTART_AFTER: i32 = 5;
 
-/// The tasks of the processes after they have connected, which the layer above provides.
+/// The tasks that the processes run after they have connected; `crate::worker` provides them.
 #[derive(Clone, Copy)]
 pub struct Tasks {
     pub launcher: fn(),
     /// A further task, which the launcher runs at each wake-up. Returns the time until it must run again.
     pub beside: fn() -> Option<Duration>,
-    /// The task of a worker; it receives the place of its visit in `shmem::worker_state`.
+    /// The task of a worker, which receives the number of its visit in `shmem::worker_state`.
     pub visit: fn(place: usize),
 }
 
@@ -35,7 +35,7 @@ thread_local! {
 }
 
 /// Registers the launcher, which runs as long as the server does, also on a standby. The caller is preloading the
-/// library. Does nothing under pg_upgrade, because no process may change data in the background during an upgrade.
+/// library. Does nothing under pg_upgrade, because no background process may change data during an upgrade.
 pub fn register(tasks: Tasks) {
     TASKS.set(Some(tasks));
     // SAFETY: a plain C variable of this process.
@@ -49,28 +49,28 @@ pub fn register(tasks: Tasks) {
     unsafe { pg_sys::RegisterBackgroundWorker(&mut worker) };
 }
 
-/// A worker, for the process that started it.
+/// A handle of a worker, for the process that started it.
 pub struct Started(*mut pg_sys::BackgroundWorkerHandle);
 
-/// Runs the launcher's further task.
+/// Runs the launcher's further task, [`Tasks::beside`].
 pub fn do_beside() -> Option<Duration> {
     TASKS.get().and_then(|tasks| (tasks.beside)())
 }
 
-/// Starts a worker for the visit at this place; None if all of max_worker_processes are in use.
+/// Starts a worker for visit `place`. Returns None if all of max_worker_processes are in use.
 pub fn start(place: usize) -> Option<Started> {
     start_process(c"pgcache worker", c"pgcache_worker_main", place)
 }
 
-/// Starts a process of this name, which runs this function of the library with this number. Returns None if all of
-/// max_worker_processes are in use.
+/// Starts a process with this name, which calls this function of the library with the number `place`. Returns None if
+/// all of max_worker_processes are in use.
 pub fn start_process(name: &CStr, function: &CStr, place: usize) -> Option<Started> {
     let mut worker = description(name, function);
     worker.bgw_restart_time = pg_sys::BGW_NEVER_RESTART;
     worker.bgw_main_arg = pg_sys::Datum::from(place);
     let mut handle = std::ptr::null_mut();
-    // SAFETY: Postgres copies the description; the handle lies in a memory context that lives as long as the process,
-    // and `drop` frees it.
+    // SAFETY: Postgres copies the description; the handle is in a memory context that lives as long as the process, and
+    // `drop` frees it.
     unsafe {
         worker.bgw_notify_pid = pg_sys::MyProcPid;
         let former = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
@@ -92,8 +92,8 @@ impl Started {
     /// Returns whether the worker waits for other sessions to unpin a page of a table or an index.
     pub fn waits_for_page(&self) -> bool {
         let Some(pid) = self.pid() else { return false };
-        // SAFETY: the processes' array lies in shared memory for as long as the server lives. If the process has just
-        // ended, the code may read its successor in the array, and the answer is wrong for a moment.
+        // SAFETY: the array of processes is in shared memory as long as the server runs. If the process has just ended,
+        // the code may read its successor in the array, and the answer is wrong for a moment.
         unsafe {
             let process = pg_sys::BackendPidGetProc(pid);
             !process.is_null()
@@ -101,7 +101,7 @@ impl Started {
         }
     }
 
-    /// Cancels the worker's current work, as a session that waits for one of its locks would.
+    /// Cancels the worker's current work (SIGINT).
     pub fn cancel(&self) {
         unsafe extern "C" {
             safe fn kill(pid: i32, signal: i32) -> i32;
@@ -162,7 +162,7 @@ pub extern "C-unwind" fn pgcache_launcher_main(_argument: pg_sys::Datum) {
     }
 }
 
-/// The entry point of a visiting worker's process. Its argument is the place of its visit.
+/// The entry point of a worker's process. Its argument is the number of its visit.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pgcache_worker_main(argument: pg_sys::Datum) {
@@ -177,10 +177,10 @@ pub fn own_pid() -> u32 {
     unsafe { pg_sys::MyProcPid as u32 }
 }
 
-/// Wakes a sleeping process of this server; does nothing if the process has ended.
+/// Wakes a sleeping process of this server. Does nothing if the process has ended.
 pub fn wake(pid: u32) {
-    // SAFETY: latches of processes lie in shared memory for as long as the server lives. If the process has just ended,
-    // this wakes its successor in the array for nothing; every sleeper allows for a needless wake-up.
+    // SAFETY: the latches of processes are in shared memory as long as the server runs. If the process has just ended,
+    // this wakes its successor in the array needlessly, which every sleeping process tolerates.
     unsafe {
         let process = pg_sys::BackendPidGetProc(pid as i32);
         if !process.is_null() {
@@ -189,8 +189,8 @@ pub fn wake(pid: u32) {
     }
 }
 
-/// Ends this process if the postmaster has ended. A process that does not sleep receives no notice of the postmaster's
-/// end, so it must check.
+/// Ends this process if the postmaster has ended. A process that does not sleep must call this, because only a sleep
+/// ends with the postmaster.
 pub fn end_with_postmaster() {
     unsafe extern "C-unwind" {
         // A system call, which raises no error.
@@ -203,17 +203,18 @@ pub fn end_with_postmaster() {
 
 /// Returns whether the server has a process with this id.
 pub fn is_there(pid: u32) -> bool {
-    // SAFETY: searches the array of processes, which lies in shared memory.
+    // SAFETY: searches the array of processes, which is in shared memory.
     unsafe { !pg_sys::BackendPidGetProc(pid as i32).is_null() }
 }
 
-/// Returns whether this process was requested to end. It must have the handler of SIGTERM from `connect`.
+/// Returns whether the end of this process was requested. The process must have the SIGTERM handler that `connect`
+/// sets.
 pub fn is_end_requested() -> bool {
-    // SAFETY: a signal handler of this process writes the variable, hence the volatile read.
+    // SAFETY: a signal handler of this process writes the variable, so the read is volatile.
     unsafe { (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 }
 }
 
-/// Requests that this process ends, as SIGTERM does.
+/// Requests the end of this process, as SIGTERM does.
 pub fn request_end_of_process() {
     // SAFETY: apart from this function, only signal handlers of this process write the variable.
     unsafe { (&raw mut pg_sys::ShutdownRequestPending).write_volatile(1) };
@@ -226,8 +227,8 @@ pub fn end(code: i32) -> ! {
     unsafe { version::proc_exit(code) }
 }
 
-/// Reads the configuration file again if the server was requested to reload it, and returns whether it was. The caller
-/// is outside of a transaction.
+/// Reads the configuration file again if a reload was requested (SIGHUP). Returns whether it was. The caller is outside
+/// a transaction.
 pub fn reload_if_requested() -> bool {
     // SAFETY: a signal handler sets the flag; the caller is the main loop of a process.
     unsafe {
@@ -240,8 +241,8 @@ pub fn reload_if_requested() -> bool {
     }
 }
 
-/// Sleeps until a signal arrives or the time is over; with None, until a signal arrives. Ends the process if the
-/// postmaster ends or the worker is terminated.
+/// Sleeps until the latch is set or the time is over; if `time` is None, until the latch is set. Ends the process if
+/// the postmaster ends or the worker is terminated.
 pub fn sleep(time: Option<Duration>) {
     let (timeout, flag) = match time {
         Some(time) => (
@@ -259,7 +260,8 @@ pub fn sleep(time: Option<Duration>) {
     pgrx::check_for_interrupts!();
 }
 
-/// Sleeps until another process sets the latch; the caller checks for signals. Ends the process if the postmaster ends.
+/// Sleeps until the latch is set. Ends the process if the postmaster ends, but leaves the check for signals to the
+/// caller.
 pub fn rest() {
     let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH) as i32;
     // SAFETY: the latch is the process' own.
@@ -269,7 +271,7 @@ pub fn rest() {
     }
 }
 
-/// Sleeps as [`rest`] does, but at most for this time. Returns whether another process has set the latch.
+/// Sleeps as [`rest`] does, but at most for this time. Returns whether the latch was set.
 pub fn rest_for(time: Duration) -> bool {
     let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH) as i32;
     let milliseconds = time.as_millis().min(i32::MAX as u128) as std::ffi::c_long;
@@ -283,7 +285,7 @@ pub fn rest_for(time: Duration) -> bool {
 }
 
 /// Reports the process's statistics: at once with `now`, otherwise only if some time has passed since the last report.
-/// The caller is outside of a transaction.
+/// The caller is outside a transaction.
 pub fn report_statistics(now: bool) {
     // SAFETY: no transaction is open.
     unsafe { pg_sys::pgstat_report_stat(now) };
@@ -301,7 +303,7 @@ pub fn show(activity: Option<&str>) {
     unsafe { pg_sys::pgstat_report_activity(state, pointer) };
 }
 
-/// Runs `work` in a transaction of its own. Rolls back after an error, and returns the error. Reports the transaction's
+/// Runs `work` in a separate transaction. Rolls back after an error, and returns the error. Reports the transaction's
 /// statistics at once.
 pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     without_snapshot(|| {
@@ -315,8 +317,8 @@ pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// Runs `work` in a transaction without a snapshot, for a statement that ends the transaction itself and leaves another
-/// transaction open. Handles errors and statistics as [`in_transaction`] does.
+/// Runs `work` in a transaction without a snapshot, for a statement that itself ends the transaction and leaves another
+/// transaction open (VACUUM). Handles errors and statistics as [`in_transaction`] does.
 pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     caught(|| {
         // SAFETY: no transaction is open in a worker's main loop.
@@ -334,8 +336,9 @@ pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// Runs `work` in a transaction that reads no table. Its start processes the invalidation messages that other sessions
-/// have sent since the last transaction. It waits for no other process, so `work` must not wait either.
+/// Runs `work` in a transaction that reads no table. The start of the transaction processes the invalidation messages
+/// that other sessions have sent since the last transaction. Callers must never wait for another process, so `work`
+/// must not wait either.
 pub fn in_turn<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     caught(|| {
         // SAFETY: no transaction is open in a worker's main loop.
@@ -362,8 +365,8 @@ pub fn obey_interrupts() -> Result<(), Failure> {
     })
 }
 
-/// Catches an error of Postgres and aborts its transaction. The end of each transaction resets pgcache's session state,
-/// so no code reads state that an error left behind.
+/// Runs `work`, and after an error aborts the transaction and returns the error. The end of each transaction resets
+/// pgcache's session state, so no code reads state that an error left behind.
 pub(super) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
         .catch_others(|error| {

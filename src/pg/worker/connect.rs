@@ -1,8 +1,8 @@
-//! Connects a background worker to its database: sets its signal handlers and settings, and decides whether the worker
-//! gives way to sessions.
+//! Connects a background worker to its database, and sets its signal handlers, its settings, and whether it gives way
+//! to sessions.
 //!
-//! A worker that sweeps must never block a session. It counts as an autovacuum worker, so CREATE and DROP DATABASE
-//! end it, and a session that waits for one of its locks cancels it.
+//! A worker that sweeps must never block a session. So it counts as an autovacuum worker: CREATE and DROP DATABASE end
+//! it, and a session that waits for one of its locks cancels it.
 
 use std::ffi::{CStr, CString};
 
@@ -10,20 +10,20 @@ use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::version;
 
-// Postgres' own signal handlers. pgrx declares only wrappers, which a signal cannot call.
+// Postgres' own signal handlers. pgrx declares only wrappers, which cannot be signal handlers.
 unsafe extern "C-unwind" {
     fn die(signal: i32);
     fn SignalHandlerForShutdownRequest(signal: i32);
     fn SignalHandlerForConfigReload(signal: i32);
 }
 
-/// Postgres' number for ProcArrayLock in Postgres 15 to 19, from its storage/lmgr/lwlocknames.txt (lwlocklist.h).
+/// The number of ProcArrayLock in Postgres 15 to 19, from storage/lmgr/lwlocknames.txt (later lwlocklist.h).
 const PROC_ARRAY_LOCK: usize = 4;
 
 /// Makes the process the launcher: sets signal handlers, and connects to the shared catalogs.
 pub fn as_launcher() {
-    // SAFETY: this is the first call in a background worker. The launcher checks the flag that the handler `end_soon`
-    // of SIGTERM sets.
+    // SAFETY: this is the first call in a background worker. The launcher checks the flag that the SIGTERM handler
+    // `end_soon` sets.
     unsafe {
         version::on_signal(pg_sys::SIGTERM, end_soon);
         connect(pg_sys::InvalidOid);
@@ -31,7 +31,7 @@ pub fn as_launcher() {
     set(c"application_name", c"pgcache launcher");
 }
 
-/// Makes the process a worker in a database. SIGTERM ends the process wherever it would end a session.
+/// Makes the process a worker in a database. SIGTERM ends the process as it ends a session.
 pub fn as_worker(database: Oid) {
     let of_server: Vec<_> = OF_SERVER
         .iter()
@@ -39,7 +39,7 @@ pub fn as_worker(database: Oid) {
         .filter(|name| is_there(name))
         .map(|name| (name, setting(name)))
         .collect();
-    // SAFETY: this is the first call in a background worker. `die` is a session's handler of SIGTERM; after the
+    // SAFETY: this is the first call in a background worker. `die` is the SIGTERM handler of sessions; after the
     // connection the process has its place in the array of processes.
     unsafe {
         version::on_signal(pg_sys::SIGTERM, die);
@@ -52,9 +52,9 @@ pub fn as_worker(database: Oid) {
     }
 }
 
-/// Makes the process a server of its own clients in a database. SIGTERM sets a flag, which the process checks between
-/// two rounds of its event loop. The process gives way to no session, because that would disconnect its clients.
-/// Returns the database's search_path, which the process does not use itself.
+/// Makes the process a server in a database, with clients of its own. SIGTERM sets a flag, which the process checks
+/// between two rounds of its event loop. The process gives way to no session, because this would disconnect its
+/// clients. Returns the database's search_path, which the process itself does not use.
 pub fn as_server(database: Oid, name: &CStr) -> CString {
     // SAFETY: this is the first call in a background worker, which checks the flag that the handler sets.
     unsafe {
@@ -67,15 +67,15 @@ pub fn as_server(database: Oid, name: &CStr) -> CString {
     for (name, value) in ENDS_PROCESS {
         if is_there(name) {
             set(name, value);
-            // SAFETY: a setting of this name exists.
+            // SAFETY: a setting with this name exists.
             unsafe { version::fix_setting(name) };
         }
     }
     search_path
 }
 
-/// Sets the flag, and cancels the current work. Without the cancellation, a process that waits for a catalog lock,
-/// which a prepared transaction may hold forever, would not check the flag, and the server would not stop.
+/// Sets the flag, and cancels the current work. Without the cancellation the server might never stop, because a process
+/// that waits for a catalog lock does not check the flag, and a prepared transaction may hold the lock forever.
 unsafe extern "C-unwind" fn end_soon(signal: i32) {
     // SAFETY: does what Postgres' own signal handlers do; plain C variables of this process.
     unsafe {
@@ -86,7 +86,7 @@ unsafe extern "C-unwind" fn end_soon(signal: i32) {
 }
 
 /// # Safety
-/// The caller calls this once in a background worker, after it has set the handler of SIGTERM.
+/// The caller calls this once in a background worker, after it has set the SIGTERM handler.
 unsafe fn connect(database: Oid) {
     // SAFETY: by the caller's contract this runs once in a background worker, and the handler of SIGTERM is set, so
     // signals may arrive now.
@@ -97,9 +97,9 @@ unsafe fn connect(database: Oid) {
     }
 }
 
-/// Makes the process count as an autovacuum worker. CREATE DATABASE with the worker's database as template, and DROP
-/// and ALTER DATABASE, end autovacuum workers, but fail if other sessions are connected. A session that waits for a
-/// lock of an autovacuum worker cancels the worker.
+/// Makes the process count as an autovacuum worker. DROP and ALTER DATABASE, and CREATE DATABASE with the database as
+/// its template, end autovacuum workers, whereas any other connected process makes them fail. A session that waits for
+/// a lock of an autovacuum worker cancels the worker.
 ///
 /// # Safety
 /// The process has a place in the array of processes.
@@ -130,10 +130,10 @@ const OF_SERVER: &[&CStr] = &[
     c"maintenance_work_mem",
 ];
 
-/// Settings for planning and running the statements of a sweep, which also keep the server's value. If a database's
-/// owner could have each statement compiled, planned again or kept from its index, the sweep of this database would
-/// delay other databases. The list contains all settings of Postgres' group "Query Tuning", and further settings that
-/// affect plans.
+/// Settings that affect how the statements of a sweep are planned and run, which also keep the server's value.
+/// Otherwise a database's owner could have each statement compiled, planned again or kept from its index, and the sweep
+/// of this database would delay other databases. The list contains all settings of Postgres' group "Query Tuning", and
+/// further settings that affect plans.
 const OF_SERVERS_PLANS: &[&CStr] = &[
     c"constraint_exclusion",
     c"cpu_index_tuple_cost",
@@ -197,14 +197,14 @@ const OF_SERVERS_PLANS: &[&CStr] = &[
     c"work_mem",
 ];
 
-/// Settings that end a process after an error or a time. A process that works for many roles must not let one role's
-/// code set them.
+/// Settings that end a process after an error or after a time. In a process that works for many roles, no role's code
+/// may change them.
 const ENDS_PROCESS: [(&CStr, &CStr); 2] =
     [(c"exit_on_error", c"off"), (c"transaction_timeout", c"0")];
 
 /// Returns the value of an existing setting.
 fn setting(name: &CStr) -> CString {
-    // SAFETY: the text lies in a buffer of Postgres until the next call; it is copied.
+    // SAFETY: the text is in a buffer of Postgres until the next call, and is copied.
     unsafe { CStr::from_ptr(pg_sys::GetConfigOption(name.as_ptr(), false, false)).to_owned() }
 }
 
@@ -213,7 +213,7 @@ fn is_there(name: &CStr) -> bool {
     unsafe { !pg_sys::GetConfigOption(name.as_ptr(), true, false).is_null() }
 }
 
-/// Sets values that no process of pgcache takes from the settings of a database.
+/// Sets the settings that no pgcache process may take from its database.
 fn set_neutral() {
     for (name, value) in [
         (c"role", c"none"),
@@ -228,19 +228,19 @@ fn set_neutral() {
     }
 }
 
-/// Sets values that a worker must not take from the settings of a database, the same values as autovacuum.
+/// Sets the settings that a worker must not take from its database, to the values that autovacuum uses.
 fn set_as_autovacuum() {
     set_neutral();
     for (name, value) in [
         (c"application_name", c"pgcache worker"),
         (c"statement_timeout", c"0"),
         (c"idle_in_transaction_session_timeout", c"0"),
-        // A worker repeats a sweep that a crash undoes.
+        // A worker simply repeats a sweep that a crash has undone.
         (c"synchronous_commit", c"off"),
     ] {
         set(name, value);
     }
-    // Not every version has these settings.
+    // Not every Postgres version has these settings.
     for (name, value) in [
         (c"transaction_timeout", c"0"),
         // The list of caches is a view, so views must stay readable.
@@ -253,9 +253,9 @@ fn set_as_autovacuum() {
     set(c"lock_timeout", &patience());
 }
 
-/// Returns the milliseconds that a worker waits for a lock: half of deadlock_timeout. The worker itself takes no lock
-/// that another session holds, but a trigger or foreign key of a row that it removes may have to wait for a lock. If
-/// the lock's holder in turn waits for the worker, the worker must give up before the holder checks for a deadlock.
+/// Returns the time in milliseconds that a worker waits for a lock: half of deadlock_timeout. The worker itself never
+/// waits for a lock, but a trigger or a foreign key of a row that it removes may. If the lock's holder in turn waits
+/// for the worker, the worker must give up before the holder checks for a deadlock.
 fn patience() -> CString {
     // SAFETY: a plain C variable of this process.
     let half = unsafe { pg_sys::DeadlockTimeout } / 2;
@@ -263,8 +263,7 @@ fn patience() -> CString {
 }
 
 fn set(name: &CStr, value: &CStr) {
-    // SAFETY: the caller is a worker's main thread, outside of any other change of settings; Postgres copies both
-    // texts.
+    // SAFETY: the caller is a worker's main thread, outside any other change of settings; Postgres copies both texts.
     unsafe {
         pg_sys::SetConfigOption(
             name.as_ptr(),

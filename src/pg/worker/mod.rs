@@ -1,5 +1,4 @@
-//! The processes of the background workers: how they start, connect and run transactions, and the VACUUM that they
-//! run.
+//! Starts and connects the background workers, and runs their transactions and VACUUM.
 
 pub mod as_role;
 pub mod background;

@@ -8,11 +8,11 @@ use pgrx::pg_sys::{self, Oid};
 use super::background::without_snapshot;
 use crate::pg::session::failure::Failure;
 
-/// Runs VACUUM on one table without its TOAST table. Skips a table that another session has locked. With `shorten` it
-/// also truncates the file. For the truncation VACUUM waits up to five seconds for a moment without writers; during the
-/// wait more bytes may become dead than the truncation gains.
+/// Runs VACUUM on one table without its TOAST table. Skips a table that another session has locked. Truncates the file
+/// only with `shorten`, because VACUUM then waits up to five seconds for a moment without writers, and meanwhile more
+/// bytes may become dead than the truncation gains.
 ///
-/// VACUUM runs outside of a transaction block, so only a worker can call this.
+/// VACUUM must run outside a transaction block, so only a worker can call this.
 pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
     without_snapshot(|| {
         if let Some(sql) = vacuum_statement(relation, shorten) {
@@ -21,8 +21,8 @@ pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
     })
 }
 
-/// Returns the VACUUM statement; None if the table was dropped. It contains the table's name, because the name appears
-/// in Postgres' messages.
+/// Returns the VACUUM statement; None if the table was dropped. Postgres' messages show the table's name in the
+/// statement, but VACUUM finds the table by its OID.
 fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
     // SAFETY: the look-ups return NULL for a dropped relation, otherwise copies.
     let name = unsafe {
@@ -39,7 +39,7 @@ fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
 }
 
 thread_local! {
-    // Memory for one statement at a time. The next statement frees this memory, also after an error.
+    // The memory of one statement. The next statement frees it, also after an error.
     static STATEMENT: LazyCell<pg_sys::MemoryContext> = LazyCell::new(|| {
         // SAFETY: TopMemoryContext exists in every process, and outlives the new context, which is made once and never
         // deleted; the name is static, because Postgres keeps a pointer to it.
@@ -55,9 +55,9 @@ thread_local! {
     });
 }
 
-/// Runs VACUUM, which ends the current transaction and leaves another transaction open. The parse tree needs memory of
-/// its own, because it must outlive the transaction. No lock protects the name, so VACUUM also receives the table's
-/// oid.
+/// Runs VACUUM, which ends the current transaction and leaves another transaction open. The parse tree needs separate
+/// memory, because it must outlive the transaction. VACUUM also receives the table's OID, because no lock protects the
+/// name.
 fn run_vacuum(relation: Oid, sql: &CStr) {
     let memory = STATEMENT.with(|memory| **memory);
     // SAFETY: the code does what a portal does for a VACUUM: it puts the parse tree into a memory context that outlives

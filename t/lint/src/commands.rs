@@ -14,7 +14,7 @@ const LIST: usize = 3;
 /// Methods that are allowed on a name, because they only prepare it for display.
 const SHOWS: &[&str] = &["as_bytes", "to_ascii_uppercase"];
 
-/// Returns module and line of each finding.
+/// Returns the module and the line of each finding.
 pub fn findings(files: &Crate) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (module, source) in files {

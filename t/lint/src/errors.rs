@@ -13,7 +13,7 @@ use crate::tree::Crate;
 pub struct ErrorText {
     /// For example `ERRCODE_NULL_VALUE_NOT_ALLOWED`.
     pub code: String,
-    /// An ellipsis stands for each value that is filled in.
+    /// The message, with an ellipsis for each value that is filled in.
     pub message: String,
     pub hint: String,
 }

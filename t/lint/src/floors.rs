@@ -14,8 +14,8 @@ pub struct Floors {
     pub floors: &'static [&'static [&'static str]],
 }
 
-/// Returns a message for each breach of the rule. `left` lists references that are allowed for now, as pairs of modules
-/// or folders, `a::b -> c`; a pair that no file needs is a breach, too.
+/// Returns a message for each breach of the rule. `left` lists references that are still allowed, as pairs of modules
+/// or folders (`a::b -> c`). A pair that no file needs is a breach, too.
 pub fn findings(files: &Crate, plan: &[Floors], left: &[&str]) -> Vec<String> {
     let names = names(files);
     let found = |left: &[&str]| {
@@ -99,7 +99,7 @@ fn height(floors: &Floors, child: &str) -> Option<usize> {
         .position(|floor| floor.contains(&child))
 }
 
-/// Returns the cycles of files that refer to each other, each as the shortest cycle with the lines that form it.
+/// Returns the cycles of files that refer to each other. Each is the shortest such cycle, with the lines that form it.
 fn circles(files: &Crate, names: &Names) -> Vec<String> {
     let names = &entangled(names.clone());
     let reached: BTreeMap<&Module, _> =
@@ -122,7 +122,8 @@ fn circles(files: &Crate, names: &Names) -> Vec<String> {
     found
 }
 
-/// Removes files that refer to no other file, until only cycles and the files that lead to them remain.
+/// Removes files that refer to no other file, again and again, until only cycles and the files that lead to them
+/// remain.
 fn entangled(mut names: Names) -> Names {
     loop {
         let count = names.len();
@@ -137,7 +138,8 @@ fn entangled(mut names: Names) -> Names {
     }
 }
 
-/// Returns every module that a chain of names reaches from `start`, each with its predecessor in the shortest chain.
+/// Returns every module that a chain of references reaches from `start`, each with its predecessor in the shortest
+/// chain.
 fn reached<'a>(names: &'a Names, start: &'a Module) -> BTreeMap<&'a Module, &'a Module> {
     let (mut before, mut waiting) = (BTreeMap::new(), VecDeque::from([start]));
     while let Some(module) = waiting.pop_front() {

@@ -1,11 +1,11 @@
 //! Lints for the sources of this checkout that clippy lacks. The lints are the tests in `tests/`; this library parses
 //! Rust for them.
 //!
-//! - [`tree`]: the files of a crate, found by its `mod` lines, without test modules.
-//! - [`names`]: the files that each file refers to.
-//! - [`floors`]: references to modules of higher floors, and cycles.
-//! - [`commands`]: code that compares names of Redis commands.
-//! - [`externs`], [`errors`]: the functions that SQL calls, and the table of `src/error.rs`.
+//! - [`tree`]: lists the files of a crate by its `mod` lines, without test modules.
+//! - [`names`]: finds the files to which each file refers.
+//! - [`floors`]: finds references to modules of higher floors, and cycles.
+//! - [`commands`]: finds code that compares names of Redis commands.
+//! - [`externs`], [`errors`]: read the functions that SQL calls, and the table of `src/error.rs`.
 
 pub mod commands;
 pub mod errors;

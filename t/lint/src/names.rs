@@ -9,7 +9,7 @@ use syn::{Item, ItemUse, UseTree};
 
 use crate::tree::{Crate, Module};
 
-/// The modules to which a file refers, each once, with the first line that does so.
+/// For each module, the modules to which it refers, with the line of the first reference.
 pub type Names = BTreeMap<Module, BTreeMap<Module, usize>>;
 
 /// `use` lines by the name that they import: `["cache", "key", "Key"]` for `Key`.

@@ -81,7 +81,7 @@ const FLOORS: &[Floors] = &[
     },
 ];
 
-/// The floors of the protocol's crate.
+/// The floors of crates/resp.
 const RESP: &[Floors] = &[Floors {
     of: &[],
     floors: &[
@@ -98,12 +98,11 @@ const RESP: &[Floors] = &[Floors {
 }];
 
 /// References that still break the plan, as pairs of modules or folders. A pair that no file needs any more is a
-/// finding, too, so the list can only shrink.
+/// finding, too, so that the list only shrinks.
 const LEFT: &[&str] = &[
     // `error` prints a message in the server's encoding. `pg::encoding` itself refers to no other file.
     "error -> pg::encoding",
-    // Postgres' hook reads the size before shared memory exists, and has no argument through which the setting could be
-    // passed.
+    // Postgres' shared-memory hook needs the size, and has no argument through which it could be passed.
     "pg::shmem::tier -> guc",
 ];
 

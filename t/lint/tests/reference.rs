@@ -24,7 +24,7 @@ fn output(program: &str, argument: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// Returns the five characters of each name, from Postgres' own header: `#define ERRCODE_X MAKE_SQLSTATE('0','1',...)`.
+/// Returns the SQLSTATE of each name, from Postgres' own header: `#define ERRCODE_X MAKE_SQLSTATE('0','1',...)`.
 fn sqlstates() -> BTreeMap<String, String> {
     let config = output("scripts/pg-config.sh", "");
     let header = format!(
@@ -93,7 +93,7 @@ fn last_cell(rest: &str) -> &str {
     cells.rsplit_once("| ").map_or("", |(_, cell)| cell)
 }
 
-/// Splits a row ``| 22023 | `key must not be empty` | when, and what to do |``.
+/// Splits a row like ``| 22023 | `key must not be empty` | when, and what to do |``.
 fn row(line: &str) -> Option<(&str, &str, &str)> {
     let (state, rest) = line.strip_prefix("| ")?.split_once(" | `")?;
     let (message, rest) = rest.split_once("` |")?;

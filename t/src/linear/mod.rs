@@ -1,5 +1,5 @@
-//! Checks linearizability, key by key: whether the answers to clients could result from operations that ran one at a
-//! time.
+//! Checks linearizability key by key: whether operations that ran one at a time could have given the answers that
+//! clients received.
 //!
 //! [`crate::history`] requires writers that a lock serializes. Here clients of any protocol write concurrently, and the
 //! checker searches for an order that explains every answer. An operation takes effect at one moment between its call
@@ -25,7 +25,7 @@ pub struct Operation {
     pub key: u64,
     pub began: Moment,
     pub ended: Moment,
-    /// The steps, which take effect together: a transaction has several.
+    /// The steps, which take effect together. A transaction has several steps.
     pub steps: Vec<Step>,
     /// Whether the operation is known to have happened; otherwise either outcome is possible.
     pub certain: bool,
@@ -42,13 +42,13 @@ impl Operation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
     pub operation: Operation,
-    /// The contents that the key may have had before the operation, according to all earlier answers.
+    /// The contents that the key may have had before the operation, by all earlier answers.
     pub held: Vec<Option<Entry>>,
     /// The operations that were running at the same time, or had just ended.
     pub beside: Vec<Operation>,
 }
 
-/// Searches for an order that explains all answers. All keys are empty at the beginning. The operations of one client
+/// Searches for an order that explains all answers. At the beginning no key has an entry. The operations of one client
 /// stay in the order of its calls.
 pub fn check(operations: &[Operation]) -> Result<(), Box<Refusal>> {
     let mut keys: BTreeMap<u64, Vec<&Operation>> = BTreeMap::new();

@@ -1,6 +1,6 @@
 //! Searches for an order of one key's operations that explains all answers.
 //!
-//! The search visits calls and answers in the order of time. It keeps the set of possible states, each with the open
+//! The search visits calls and answers in the order of time. It keeps the set of possible states, each with the running
 //! operations that have already taken effect in it. An operation must have taken effect when it is answered. So at the
 //! answer the search applies the operation to the states in which it is still open, and drops the states that
 //! contradict the answer. A read-only operation takes effect as early as possible. It changes nothing, so no possible
@@ -153,8 +153,8 @@ impl<'o> Search<'o> {
         }
     }
 
-    /// Returns the states after one more operation has taken effect. An entry with a deadline near now may expire at
-    /// each step.
+    /// Returns the states after one more operation has taken effect. If the entry's deadline is close to the operation,
+    /// the operation may find the entry or find it expired.
     fn done(&self, (held, happened): State, place: usize) -> Vec<State> {
         let Some(pending) = self.pending[place] else {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! A client of etcd over gRPC. The messages are those of etcd's rpc.proto, with only the fields that the loads use.
+//! An etcd client over gRPC. The messages are from etcd's rpc.proto, with only the fields that the loads use.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ struct KeyValue {
     value: String,
 }
 
-/// A range of keys; without an end it is one key.
+/// A range of keys, or a single key if the end is empty.
 #[derive(Clone, PartialEq, Message)]
 struct Range {
     #[prost(string, tag = "1")]
@@ -78,7 +78,7 @@ struct Watched {
     events: Vec<Event>,
 }
 
-/// A connection, and its runtime. Each client of a load is a thread that waits for its own runtime.
+/// A connection and its runtime. Each client of a load is a thread that blocks on its own runtime.
 pub struct Etcd {
     runtime: Runtime,
     client: Grpc<Channel>,
@@ -116,7 +116,7 @@ fn below(prefix: &str, limit: i64) -> Range {
     Range { key: prefix.into(), end: end_of(prefix), limit }
 }
 
-/// Returns the key behind all keys with a prefix, which must end in ASCII.
+/// Returns the first key after all keys with a prefix. The prefix must end with an ASCII character.
 fn end_of(prefix: &str) -> String {
     let mut end = prefix.to_owned();
     let last = end.pop().map(|last| (last as u8 + 1) as char);
@@ -158,7 +158,7 @@ impl Store for Etcd {
             Ok::<_, crate::Failure>(client.streaming(Request::new(requests), path, codec).await?)
         })?;
         self.watch = Some((answers.into_inner(), patience));
-        self.changed().map(drop) // the confirmation that the watch exists
+        self.changed().map(drop) // reads the confirmation that the watch exists
     }
 
     fn changed(&mut self) -> Result<Vec<String>> {

@@ -1,5 +1,5 @@
-//! Runs the loads of a key-value store on pgcache or etcd. Each client is a thread with its own connection and one
-//! operation in flight.
+//! Runs key-value loads on pgcache or etcd. Each client is a thread with its own connection and one operation in
+//! flight.
 
 mod etcd;
 mod store;
@@ -19,10 +19,10 @@ use store::{Entries, Pgcache, Store};
 const KEYS: u64 = 10_000;
 const PER_SCAN: u32 = 100;
 const GROUPS: u64 = 20;
-const WRITERS: usize = 10; // of the watchers' events; one makes all events of a watcher, so that they must come in order
-const WARM_UP: usize = 20; // operations of each client that are not counted
-const AT_ONCE: u64 = 100; // entries of a preload in one transaction; etcd takes 128
-/// The limit of a wait for an event. It is longer than any load, and ends the wait if an event is lost.
+const WRITERS: usize = 10; // cause the watchers' events; one writer causes all events of a watcher, so that they must arrive in order
+const WARM_UP: usize = 20; // operations of each client, which are not counted
+const AT_ONCE: u64 = 100; // entries of a preload in one transaction; etcd allows 128
+/// The maximum wait for an event, which ends the wait if an event is lost. It is longer than any load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -62,14 +62,14 @@ impl Tally {
     }
 }
 
-/// One operation, which a client repeats. Returns true if the store's answer is wrong.
+/// An operation, which a client repeats. Returns true if the store's answer is wrong.
 type Operation<'a> = Box<dyn FnMut(&mut dyn Store) -> Result<bool> + 'a>;
 
 struct Plan {
     store: String,
     address: String,
     clients: usize,
-    /// The number of operations of each client, or of the events of all clients.
+    /// The number of operations of each client or, in the load `watch`, of the events of all clients.
     operations: usize,
     /// The duration of a load that has no number of operations.
     seconds: f64,
@@ -109,7 +109,7 @@ pub fn main(options: &Options) -> Result<String> {
     Ok(tally.to_json(seconds))
 }
 
-/// Runs the clients; the clock starts when all have warmed up.
+/// Runs the clients. The clock starts when all clients have warmed up.
 fn drive<'a>(
     plan: &Plan,
     clients: usize,
@@ -167,7 +167,7 @@ fn put(store: &mut dyn Store, key: &str) -> Result<bool> {
     store.put(key, &value_of(key)).map(|()| false)
 }
 
-/// Reads a key, which must exist if nothing is deleted (`must`).
+/// Reads a key. Under `must` the key must exist, because the load deletes nothing.
 fn get(store: &mut dyn Store, key: &str, must: bool) -> Result<bool> {
     Ok(store.get(key)?.map_or(must, |value| !belongs(key, &value)))
 }
@@ -178,7 +178,7 @@ fn scan(store: &mut dyn Store, prefix: &str) -> Result<bool> {
     Ok(!ordered || !found.iter().all(|(key, value)| key.starts_with(prefix) && belongs(key, value)))
 }
 
-/// Returns a client's own stream of keys, the same in every run.
+/// Returns a client's random numbers, which differ from other clients' and are the same in every run.
 fn random(client: usize) -> Random {
     Random(7 << 32 | client as u64)
 }
@@ -210,7 +210,7 @@ fn everything(client: usize) -> Operation<'static> {
     })
 }
 
-/// Puts three entries, all or none. Every tenth operation also reads a group of three while other clients change it.
+/// Puts a group of three entries, all or none. Every tenth operation also reads a group while other clients change it.
 fn transactions(client: usize) -> Operation<'static> {
     let (mut random, mut done) = (random(client), 0);
     Box::new(move |store| {
@@ -222,7 +222,7 @@ fn transactions(client: usize) -> Operation<'static> {
     })
 }
 
-/// Returns whether the entries of one read come from more than one transaction.
+/// Returns whether a group that was read mixes entries of different transactions, or is incomplete.
 fn torn(found: &[(String, String)]) -> bool {
     found.len() != 3 || found.iter().any(|(_, value)| *value != found[0].1)
 }
@@ -251,7 +251,7 @@ fn watchers(plan: &Plan) -> Result<String> {
     })
 }
 
-/// Changes keys. In the warm-up of a client these are keys that no client watches.
+/// Changes keys. During a client's warm-up, changes keys that no client watches.
 fn changes(writer: usize, each: usize, sent: &Sent) -> Operation<'_> {
     let mut turn = 0usize;
     Box::new(move |store| {
@@ -265,7 +265,7 @@ fn changes(writer: usize, each: usize, sent: &Sent) -> Operation<'_> {
     })
 }
 
-/// Receives events until the last one.
+/// Receives events until all have arrived.
 fn listen(plan: &Plan, number: usize, each: usize, sent: &Sent, ready: &Barrier) -> Tally {
     let (mut tally, mut came, prefix) = (Tally::default(), Vec::new(), prefix(number));
     let opened = plan.open().and_then(|mut store| store.watch(&prefix, PATIENCE).map(|()| store));

@@ -11,12 +11,12 @@ pub type Entries = Vec<(String, String)>;
 pub trait Store {
     fn put(&mut self, key: &str, value: &str) -> Result<()>;
     fn get(&mut self, key: &str) -> Result<Option<String>>;
-    /// Returns the entries whose keys begin with prefix, in key order.
+    /// Returns the entries whose keys begin with `prefix`, in key order.
     fn scan(&mut self, prefix: &str, most: u32) -> Result<Entries>;
     fn delete(&mut self, key: &str) -> Result<()>;
     /// Puts all entries or none.
     fn put_all(&mut self, entries: &[(String, String)]) -> Result<()>;
-    /// Watches a prefix: every later change of a key with the prefix is reported.
+    /// Watches a prefix, so that `changed` returns every later change of a key with the prefix.
     fn watch(&mut self, prefix: &str, patience: Duration) -> Result<()>;
     /// Returns keys that changed, possibly also keys outside the watched prefix.
     fn changed(&mut self) -> Result<Vec<String>>;
@@ -80,7 +80,7 @@ impl Store for Pgcache {
     }
 }
 
-/// Returns the key in `{"op": "set", "key": "watch:001:0001"}`; our keys need no escapes.
+/// Returns the key in `{"op": "set", "key": "watch:001:0001"}`. The loads' keys need no escapes.
 fn key_of(payload: &str) -> Option<String> {
     let rest = payload.split_once("\"key\"")?.1;
     rest.split('"').nth(1).map(str::to_owned)

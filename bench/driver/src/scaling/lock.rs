@@ -1,5 +1,5 @@
-//! A reader-writer lock in shared memory that works like Postgres' lightweight locks: one atomic step without
-//! contention, a sleep in the kernel with contention. Like a lightweight lock, each lock has its own cache line.
+//! A reader-writer lock in shared memory that works like Postgres' lightweight locks: without contention it takes one
+//! atomic step, with contention it sleeps in the kernel. Like a lightweight lock, it has its own cache line.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
@@ -45,7 +45,7 @@ impl Lock {
         }
     }
 
-    /// Sleeps until the state differs and another process wakes it.
+    /// Sleeps until another process wakes it. Returns at once if the state has changed.
     fn sleep(&self, state: u32) {
         self.sleepers.fetch_add(1, SeqCst);
         // SAFETY: the word is borrowed for the length of the call, and the kernel only compares it.
@@ -61,7 +61,7 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.lock.state.fetch_sub(self.part, SeqCst);
         if self.lock.sleepers.load(SeqCst) > 0 {
-            // SAFETY: the word is borrowed for the length of the call, and the kernel takes its address alone.
+            // SAFETY: the word is borrowed for the length of the call, and the kernel uses only its address.
             unsafe {
                 libc::syscall(libc::SYS_futex, self.lock.state.as_ptr(), libc::FUTEX_WAKE, i32::MAX);
             }

@@ -1,5 +1,5 @@
-//! Measures the cost of get and set of the tier and how they scale, without SQL: processes share one mapping with one
-//! lock for each partition, as in a server. Prints one line of JSON for each measurement.
+//! Measures what a get and a set of the hot tier cost and how they scale, without SQL. As in a server, processes share
+//! one mapping with one lock for each partition. Prints one line of JSON for each measurement.
 
 mod lock;
 mod processes;
@@ -45,7 +45,7 @@ pub fn main(options: &Options) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Draws keys before the measurement, because drawing takes as long as a get. Frequent keys are not neighbours.
+/// Draws keys before the measurement, because drawing a key takes as long as a get. Frequent keys are scattered.
 fn draws(keys: &str) -> Vec<u32> {
     let (mut random, zipf) = (Random(1), Zipf::new(KEYS));
     let draw = |_| match keys {
@@ -55,7 +55,7 @@ fn draws(keys: &str) -> Vec<u32> {
     (0..DRAWS).map(draw).collect()
 }
 
-/// Returns the draws from a start that differs for each process.
+/// Returns the draws in an endless loop, from a start that differs for each process.
 fn from(draws: &[u32], process: usize) -> impl Iterator<Item = u32> + '_ {
     draws.iter().copied().cycle().skip(process * DRAWS / 8 % DRAWS)
 }

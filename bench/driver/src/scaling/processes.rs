@@ -1,4 +1,4 @@
-//! Runs processes that work at the same time, and collects their measurements.
+//! Runs several processes at the same time, and collects their measurements.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -8,13 +8,13 @@ use super::work::{BATCH, Tier, Work};
 use super::{from, shared};
 use crate::Result;
 
-/// The shared memory by which the processes coordinate.
+/// The shared memory through which the processes coordinate.
 struct Board {
     ready: AtomicUsize,
-    /// 1: begin; 2: end.
+    /// 1 tells the processes to begin, 2 to end.
     signal: AtomicUsize,
     done: AtomicU64,
-    /// Nanoseconds on a processor.
+    /// Processor time in nanoseconds.
     busy: AtomicU64,
     waits: AtomicU64,
 }
@@ -22,14 +22,14 @@ struct Board {
 pub struct Found {
     /// The operations per second of all processes together.
     pub per_second: f64,
-    /// The processor time of one operation. It does not depend on the load of other programs on the machine.
+    /// The processor time of one operation. It does not depend on other programs' load on the machine.
     pub nanoseconds: f64,
     /// Waits for a lock, per operation.
     pub waits: f64,
 }
 
 pub fn measure(tier: &Tier, draws: &[u32], work: Work, processes: usize, time: Duration) -> Result<Found> {
-    // SAFETY: a `Board` is atomics alone, which are valid as zeroes and may be used by several processes.
+    // SAFETY: a `Board` consists of atomics, which are valid as zeroes and may be used by several processes.
     let board: &Board = unsafe { &shared::array(1)?[0] };
     let children: Vec<i32> = (0..processes)
         .map(|number| fork(|| child(board, tier, draws, work, number)))
@@ -54,7 +54,7 @@ pub fn measure(tier: &Tier, draws: &[u32], work: Work, processes: usize, time: D
 fn child(board: &Board, tier: &Tier, draws: &[u32], work: Work, number: usize) {
     let mut draws = from(draws, number);
     let mut next = || std::array::from_fn::<u32, BATCH, _>(|_| draws.next().unwrap_or(0));
-    // The warm-up touches the shared pages, because a new process maps each at its first use.
+    // The warm-up touches the shared pages, because a new process maps each page at its first use.
     (0..1500).for_each(|_| tier.run(work, &next()));
     board.ready.fetch_add(1, SeqCst);
     while board.signal.load(SeqCst) == 0 {
@@ -91,15 +91,15 @@ fn fork(run: impl FnOnce()) -> Result<i32> {
 
 fn wait(pid: i32) -> Result<()> {
     let mut status = 0;
-    // SAFETY: the status is ours to be written; no other thread waits for the child process.
+    // SAFETY: the status belongs to this function; no other thread waits for the child process.
     let ended = unsafe { libc::waitpid(pid, &mut status, 0) };
     if ended == pid && status == 0 { Ok(()) } else { Err("a process failed".into()) }
 }
 
-/// Returns the nanoseconds that this process has been on a processor.
+/// Returns this process's processor time in nanoseconds.
 fn on_processor() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock is one that every Linux has, and the time is ours to be written.
+    // SAFETY: every Linux has this clock, and the time belongs to this function.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -7,7 +7,7 @@ use crate::Result;
 
 /// Maps zeroed memory that this process shares with processes that it forks later. The memory is never unmapped.
 pub fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
-    // SAFETY: no address is requested, so that the kernel gives a new mapping and touches no existing one.
+    // SAFETY: no address is requested, so the kernel makes a new mapping and changes no existing mapping.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -27,7 +27,7 @@ pub fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
 /// Returns an array of zeroed memory that this process shares with processes that it forks later.
 ///
 /// # Safety
-/// Zeroes are a valid `T`, and `T` may be used by several processes at once: atomics.
+/// Zeroes are a valid `T`, and several processes may use a `T` at once, because it consists of atomics.
 pub unsafe fn array<T>(count: usize) -> Result<&'static [T]> {
     assert!(align_of::<T>() <= 4096);
     let memory = zeroed(count * size_of::<T>())?;

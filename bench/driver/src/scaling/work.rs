@@ -18,11 +18,11 @@ pub const BATCH: usize = 32;
 pub enum Work {
     Get,
     Set,
-    /// A get of a batch: prefetches the buckets of all keys, then their entries, then reads each.
+    /// Gets a batch: prefetches the buckets of all keys, then their entries, then reads each entry.
     GetMany,
-    /// The lock alone, to show its share of a get.
+    /// Only takes and releases the lock, to show its share of a get.
     LockShared,
-    /// The lock alone, to show its share of a set.
+    /// Only takes and releases the lock, to show its share of a set.
     LockExclusive,
 }
 
@@ -43,7 +43,7 @@ impl Work {
 pub struct Tier {
     region: Region,
     locks: &'static [Lock],
-    /// The number of times that this process had to wait for a lock.
+    /// How often this process had to wait for a lock.
     waits: Cell<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Tier {
     pub fn of(size: usize) -> Result<Tier> {
         let layout = Layout::new(size, 0).map_err(|_| "the size is too small")?;
         let memory = shared::zeroed(layout.region_bytes())?;
-        // SAFETY: memory of the region's own, page-aligned and never unmapped; locks are atomics.
+        // SAFETY: only the region uses the memory, which is page-aligned and never unmapped; locks are atomics.
         unsafe {
             Ok(Tier {
                 region: Region::init(memory, &layout),
@@ -138,8 +138,8 @@ fn key(number: u32, name: &[u8; 16]) -> Key<'_> {
     Key { hash: hash(number), cache: 1, bytes: name }
 }
 
-/// Returns the hash of a key. It spreads keys like the server's hash but is cheaper, because the hash is not measured
-/// here.
+/// Returns the hash of a key. It spreads keys as well as the server's hash, but is cheaper, because the benchmark does
+/// not measure the hash.
 fn hash(number: u32) -> u64 {
     let mixed = (u64::from(number) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)

@@ -1,7 +1,7 @@
-//! Feeds arbitrary bytes of a client to the parser; the first byte chooses the length of the pieces.
+//! Feeds arbitrary bytes to the parser, as a client might send them. The first byte chooses the length of the pieces.
 //!
-//! For any bytes, no code may panic, the division into pieces must change no result, no reply may contain a line break
-//! from the client, and pattern matching must end.
+//! Whatever the bytes are, no code may panic, the division into pieces must not change the result, no reply may contain
+//! a line break from the client, and pattern matching must end.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Parses the arguments of commands on the connection (HELLO, CLIENT, AUTH ...) and on channels.
+//! Parses the arguments of commands that concern the connection (HELLO, CLIENT, AUTH ...) or channels.
 
 use super::kinds::{Command, Hello, Reader, is, small};
 use crate::args::Args;
@@ -102,8 +102,8 @@ fn hello<'a>(_: &'static Entry, args: Args<'a>) -> Read<'a> {
     Ok(Command::Hello(hello))
 }
 
-/// Checks the name of a connection, or of the library that it uses. Redis accepts names of any length; this server
-/// limits the length, because it stores the names of each connection.
+/// Checks the name of a connection, or of the client library. Redis accepts names of any length; this server limits the
+/// length, because it stores the names of each connection.
 pub fn check_client_name(name: &[u8]) -> Result<(), Failure<'static>> {
     match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         false => Err(Failure::ClientName),

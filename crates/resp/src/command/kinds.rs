@@ -14,7 +14,7 @@ pub enum Unit {
     Milliseconds,
 }
 
-/// A duration, or a time since 1970.
+/// A duration or, if `absolute`, a time since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetime<'a> {
     pub unit: Unit,
@@ -67,7 +67,8 @@ impl When {
         !(self.if_none || self.if_some || self.if_later || self.if_earlier)
     }
 
-    /// Returns whether a deadline replaces the current one. No deadline counts as later than any.
+    /// Returns whether a deadline may replace the current deadline. An entry without a deadline counts as expiring
+    /// later than any deadline.
     pub fn allows(&self, current: Option<i64>, deadline: i64) -> bool {
         !(self.if_none && current.is_some()
             || self.if_some && current.is_none()
@@ -157,7 +158,7 @@ pub enum Command<'a> {
     Type {
         key: &'a [u8],
     },
-    /// EXPIRE and similar commands; the lifetime's amount may be any integer.
+    /// EXPIRE and similar commands. The amount of the lifetime may be any integer.
     Expire {
         key: &'a [u8],
         lifetime: Lifetime<'a>,
@@ -238,14 +239,14 @@ pub enum Command<'a> {
         message: &'a [u8],
     },
 
-    /// A command whose arguments this crate does not parse, or a subcommand.
+    /// A command whose arguments this crate does not parse, or a command with subcommands.
     Other,
 }
 
 /// The effect of a write on the entry's deadline.
 #[derive(Clone, Copy, Debug)]
 pub enum Expiry<'a> {
-    /// The client gave no option: SET removes the deadline, GETEX keeps it.
+    /// The client gave no option. SET then removes the deadline, GETEX keeps it.
     Unsaid,
     Keep,
     Remove,
@@ -262,7 +263,7 @@ pub enum Condition<'a> {
     NotEqual(&'a [u8]),
     DigestEqual(&'a [u8]),
     DigestNotEqual(&'a [u8]),
-    /// DELEX with another word as its condition, which is an error if the entry exists.
+    /// DELEX with an unknown word as its condition, which is an error only if the entry exists.
     Invalid,
 }
 
@@ -288,7 +289,7 @@ pub struct Set<'a> {
     pub value: &'a [u8],
     pub condition: Condition<'a>,
     pub expiry: Expiry<'a>,
-    /// Whether the reply is the former value.
+    /// Whether the command replies with the former value.
     pub get: bool,
     /// The command's name, for its errors.
     pub command: &'static str,
@@ -299,7 +300,7 @@ pub struct Set<'a> {
 pub struct IncrementWithin<'a> {
     pub key: &'a [u8],
     pub by: Addend,
-    /// Whether a sum outside of the bounds becomes the bound; otherwise the value stays unchanged.
+    /// Whether a sum outside the bounds is replaced by the bound; otherwise the value stays unchanged.
     pub saturates: bool,
     pub expiry: Expiry<'a>,
     /// Whether the lifetime applies only to an entry without a deadline.
@@ -313,13 +314,13 @@ pub enum Addend {
     Float(FloatSum),
 }
 
-/// The unparsed options of COPY, because their validity depends on the number of databases.
+/// The options of COPY. They stay unparsed, because their validity depends on the number of databases.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyOptions<'a>(pub(super) Args<'a>);
 
 impl<'a> CopyOptions<'a> {
-    /// Returns the database to copy to, if the options name one, and whether COPY replaces an entry there. The number
-    /// of each named database must be below `databases`.
+    /// Returns the target database, if the options name one, and whether COPY replaces an entry there. Returns an error
+    /// if a named database's number is not below `databases`.
     pub fn read(&self, databases: usize) -> Result<(Option<usize>, bool), Failure<'a>> {
         let (mut to, mut replace) = (None, false);
         let mut left = self.0;
@@ -351,10 +352,10 @@ pub struct Scan<'a> {
     pub kind: Option<&'a [u8]>,
 }
 
-/// HELLO with its options.
+/// HELLO and its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello<'a> {
-    /// The requested version of the protocol; None if it does not change.
+    /// The requested protocol version; None if it stays the same.
     pub protocol: Option<Protocol>,
     /// Role and password.
     pub auth: Option<(&'a [u8], &'a [u8])>,
@@ -369,7 +370,7 @@ pub(super) fn is(option: &[u8], word: &str) -> bool {
     option.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// Parses an integer of 32 bits, such as the number of a database.
+/// Parses a 32-bit integer, such as the number of a database.
 pub(super) fn small(text: &[u8]) -> Result<i32, Failure<'static>> {
     let number = integer(text).ok_or(Failure::NotInteger)?;
     i32::try_from(number).map_err(|_| Failure::OutOf32Bits)

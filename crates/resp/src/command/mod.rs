@@ -1,4 +1,5 @@
-//! Parses commands and their arguments as Redis does, with errors in the order of Redis' checks.
+//! Parses commands and their arguments as Redis does. Checks arguments in the same order as Redis, so that it returns
+//! the same error.
 //!
 //! The module makes no check that needs an entry or the clock, such as whether a deadline overflows
 //! ([`Lifetime::deadline`]), or whether the amount of a GETEX is valid if the key does not exist. Arguments that need
@@ -23,8 +24,8 @@ use crate::args::Args;
 use crate::redis_error::Failure;
 use crate::table::{Entry, Kind, TABLE, row, rule};
 
-/// Returns the function that parses the arguments of a command, by the command's name; returns `other` for a name in no
-/// list.
+/// Returns the function that parses the arguments of the command with this name; returns `other` if no list has the
+/// name.
 const fn reader(name: &str) -> Reader {
     let lists = [
         string_args::READERS,
@@ -76,8 +77,8 @@ impl<'a> Command<'a> {
         arguments(row, entry, args)
     }
 
-    /// Makes the checks that Redis makes before it queues a command of a transaction: the command exists, and accepts
-    /// this number of arguments.
+    /// Checks, as Redis does before it queues a command of a transaction, that the command exists and accepts this
+    /// number of arguments.
     pub fn check(args: Args<'a>) -> Result<&'static Entry, Failure<'a>> {
         entry(args).map(|(_, entry)| entry)
     }
@@ -200,7 +201,7 @@ mod tests {
         for name in &names {
             assert!(row(name.as_bytes()).is_some(), "{name} has no row");
         }
-        // Scripts, and commands of a command, keep their arguments as they are.
+        // The arguments of scripts and subcommands stay unparsed.
         let on_entries = TABLE.iter().filter(|entry| {
             entry.handler == Handler::Entries
                 && entry.subcommands.is_empty()

@@ -279,8 +279,8 @@ impl<'a> SumOptions<'a> {
     }
 }
 
-/// The options of a command, in any order. As in Redis, a client may repeat the same unit, and the last amount counts;
-/// two different options of one kind exclude each other.
+/// Parses the options of a command, which may come in any order. As in Redis, two different options of one kind exclude
+/// each other, but the same unit may be repeated, and its last amount counts.
 struct Options<'a> {
     left: Args<'a>,
     kind: Kind,
@@ -316,7 +316,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// Reads an option without a value. Returns false if the word is not such an option, or not valid for the command.
+    /// Reads an option without a value. Returns false if the word is not one, or if the command does not accept it.
     fn flag(&mut self, option: &[u8]) -> bool {
         let writes = matches!(self.kind, Kind::Set | Kind::SetMany);
         match option {
@@ -356,7 +356,7 @@ impl<'a> Options<'a> {
         true
     }
 
-    /// Reads a unit and its amount. Returns false if the word is not a unit, or not valid here.
+    /// Reads a unit and its amount. Returns false if the word is not a unit, or if the command does not accept it.
     fn lifetime(&mut self, option: &[u8]) -> bool {
         let (unit, absolute) = match option {
             _ if is(option, "ex") => (Unit::Seconds, false),
@@ -382,7 +382,7 @@ impl<'a> Options<'a> {
         true
     }
 
-    /// Reads a number for INCREX. Returns false if the word is not an option for a number, or not valid here.
+    /// Reads an option of INCREX and its number. Returns false if the word is not one, or if the command is not INCREX.
     fn bound(&mut self, option: &[u8]) -> bool {
         let (Kind::Increment, Some(number)) = (self.kind, self.left.get(0)) else {
             return false;
@@ -395,7 +395,8 @@ impl<'a> Options<'a> {
         true
     }
 
-    /// Reads a comparison and its operand. Returns false if the word is not a comparison, or not valid here.
+    /// Reads a comparison and its operand. Returns false if the word is not a comparison, or if the command does not
+    /// accept it.
     fn comparison(&mut self, option: &[u8]) -> bool {
         let (Kind::Set, Some(with)) = (self.kind, self.left.get(0)) else {
             return false;

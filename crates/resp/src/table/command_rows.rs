@@ -1,5 +1,5 @@
-//! The rows of the table of commands, sorted by name. A test compares them with the commands of the Redis on the
-//! machine.
+//! The rows of the command table, sorted by name. A test compares them with the commands of the Redis that is installed
+//! on the machine.
 //!
 //! A row consists of name, arity, flags, first key, last key, step, categories that do not follow from the flags,
 //! since, group, subcommands. Instead of the key positions, `numkeys 2 1` means that argument 2 is the number of keys,
@@ -33,7 +33,7 @@ macro_rules! rows {
     };
 }
 
-/// Expands to the first expression if there are two.
+/// Expands to the first expression if it is given, otherwise to the second.
 macro_rules! first {
     (, $other:expr) => {
         $other

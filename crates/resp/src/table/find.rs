@@ -1,4 +1,5 @@
-//! Finds a command by its name, in a hash table that is built at compile time: one hash, and usually one comparison.
+//! Finds a command by its name, in a hash table that is built at compile time. A lookup takes one hash and usually one
+//! comparison.
 
 use super::command_rows::TABLE;
 use super::row_type::Entry;
@@ -17,8 +18,8 @@ const fn hash(name: &[u8]) -> usize {
     ((state ^ state >> 15) as usize) % PLACES
 }
 
-/// For each place, the number of a row plus one: a row is at the hash of its name, or at the next free place. 0 marks
-/// an empty place.
+/// The hash table. A place holds the number of a row plus one, or 0 if it is empty. A row's place is at the hash of its
+/// name, or is the next place that was free.
 static INDEX: [u8; PLACES] = {
     let mut places = [0; PLACES];
     let mut row = 0;
@@ -33,7 +34,7 @@ static INDEX: [u8; PLACES] = {
     places
 };
 
-/// Returns the number of a command's row, by its name in lower or upper case.
+/// Returns the number of the row of the command with this name, in lower or upper case; None if no command has it.
 pub(crate) fn row(name: &[u8]) -> Option<usize> {
     if name.len() > LONGEST_NAME {
         return None;
@@ -48,7 +49,7 @@ pub(crate) fn row(name: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns a command by its name in lower or upper case.
+/// Returns the command with this name, in lower or upper case; None if no command has it.
 pub fn find(name: &[u8]) -> Option<&'static Entry> {
     TABLE.get(row(name)?)
 }
@@ -63,8 +64,8 @@ pub fn named(name: &[u8]) -> Option<&'static Entry> {
     }
 }
 
-/// Returns a command's name from the table; for a subcommand, both parts. Returns `unknown` for any other name, because
-/// it may be any input of a client.
+/// Returns the name of a command as it is in the table; for a subcommand, both parts. Returns `unknown` for any other
+/// name, which may be any input of a client.
 pub fn known_name(name: &[u8]) -> &'static str {
     named(name).map_or("unknown", |entry| entry.name)
 }

@@ -1,5 +1,5 @@
-//! The table of commands: their names, arity, flags, key positions, and this server's rules for them. It is the only
-//! list of commands; the rest of the server reads its rows.
+//! The command table: each command's name, arity, flags and key positions, and this server's rules for it. It is the
+//! only list of commands; the rest of the server reads its rows.
 
 mod command_rows;
 mod find;

@@ -1,9 +1,9 @@
-//! The type of a row in the table of commands, and its flags, categories and rules.
+//! The type of a row in the command table, and its flags, categories and rules.
 
 use crate::args::Args;
 use crate::number::integer;
 
-/// The flags of commands in COMMAND INFO, one bit each.
+/// The flags of commands in COMMAND INFO; each flag is one bit.
 pub mod flag {
     pub const WRITE: u32 = 1;
     pub const READONLY: u32 = 1 << 1;
@@ -67,7 +67,7 @@ pub mod category {
     ];
 }
 
-/// A command's use of the entries of a cache.
+/// How a command uses the entries of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Changes nothing.
@@ -75,7 +75,7 @@ pub enum Kind {
     Write,
     /// May read every entry, or wait until no other session reads.
     Long,
-    /// Remembers the current state of keys, to compare it at EXEC.
+    /// Remembers the current state of keys, which EXEC compares.
     Watch,
     /// Uses no entries.
     NoEntries,
@@ -84,7 +84,7 @@ pub enum Kind {
 /// The part of the server that runs a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handler {
-    /// Commands on the connection and the server, and all subcommands HELP.
+    /// Commands that concern the connection or the server, and all subcommands HELP.
     Server,
     /// MULTI, EXEC, DISCARD and UNWATCH.
     Transaction,
@@ -108,11 +108,11 @@ impl Handler {
     }
 }
 
-/// The rules by which this server treats a command, in addition to the flags in COMMAND INFO, one bit each.
+/// The rules by which this server treats a command, in addition to the flags in COMMAND INFO; each rule is one bit.
 pub mod rule {
-    /// Takes several steps; no command of another client may run between them.
+    /// Takes several steps, between which no command of another client may run.
     pub const ATOMIC: u16 = 1;
-    /// Runs at once inside of MULTI, instead of being queued.
+    /// Runs at once after MULTI, instead of being queued.
     pub const UNQUEUED: u16 = 1 << 1;
     /// Runs the queued commands.
     pub const RUNS_QUEUE: u16 = 1 << 2;
@@ -120,10 +120,10 @@ pub mod rule {
     pub const MAY_WRITE: u16 = 1 << 3;
     /// CLIENT PAUSE never delays it.
     pub const UNPAUSED: u16 = 1 << 4;
-    /// Takes time in proportion to its request and its reply, so the slow log measures it only if request or reply is
-    /// long.
+    /// Takes time in proportion to its request and its reply, so the slow log measures it only if the request or the
+    /// reply is long.
     pub const LIGHT: u16 = 1 << 5;
-    /// May take longer than the length of its request and of the entries' values suggests.
+    /// May take more time than in proportion to its request and the entries' values.
     pub const MAY_BE_SLOW: u16 = 1 << 6;
     /// Lists or describes parts of the server, and changes nothing.
     pub const DESCRIBES: u16 = 1 << 7;
@@ -131,21 +131,21 @@ pub mod rule {
     pub const COPIES: u16 = 1 << 8;
     /// Reads the whole values of its keys.
     pub const LOADS: u16 = 1 << 9;
-    /// May be part of an EXEC on a table cache, although it uses no entries.
+    /// May be queued for an EXEC on a table cache, although it uses no entries.
     pub const IN_TABLE_EXEC: u16 = 1 << 10;
-    /// Replies with the client's role, so the client needs a role, which may be the default role.
+    /// Replies with the client's role, so the client must have a role, which may be the default role.
     pub const GREETS: u16 = 1 << 12;
     /// Changes the client's subscriptions, and replies with messages.
     pub const SUBSCRIBES: u16 = 1 << 11;
 }
 
-/// The positions of the keys among the arguments: the first, the last (from the end if negative), and the step.
+/// The positions of the keys among the arguments: the first, the last (counted from the end if negative), and the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     pub first: i8,
     pub last: i8,
     pub step: i8,
-    /// The argument with the number of keys, if the command has one; the positions above are then 0.
+    /// The argument with the number of keys, if the command has such an argument; the positions above are then 0.
     pub counted: Option<Counted>,
 }
 
@@ -173,12 +173,12 @@ pub struct Entry {
     pub flags: u32,
     pub categories: u8,
     pub keys: Keys,
-    /// The kind regardless of options; [`Parsed::kind`](crate::Parsed::kind) takes the options into account.
+    /// The kind without regard to options. [`Parsed::kind`](crate::Parsed::kind) considers the options.
     pub kind: Kind,
     pub handler: Handler,
     /// Bits of [`rule`].
     pub rules: u16,
-    /// The first version of Redis with this command.
+    /// The first Redis version with this command.
     pub since: &'static str,
     pub group: &'static str,
     pub subcommands: &'static [Entry],
@@ -226,8 +226,8 @@ impl Entry {
         split.is_some_and(|(outer, _)| outer == command)
     }
 
-    /// Returns the positions of the keys among the arguments of a request. Returns no position if the request announces
-    /// more keys than it has arguments.
+    /// Returns the positions of the keys among the arguments of a request. Returns none if the request announces more
+    /// keys than it has arguments.
     pub fn key_places(&self, args: Args<'_>) -> impl Iterator<Item = usize> + use<> {
         let (first, end, step) = match self.keys.counted {
             None => self.fixed_places(args.len()),

@@ -1,5 +1,5 @@
-//! Generates random commands: mostly valid ones, with arguments from small pools so that they affect the same keys, and
-//! some invalid commands of each kind.
+//! Generates random commands. Most are valid, with arguments from small pools so that they affect the same keys; some
+//! are invalid, in every way.
 
 use pgcache_resp::{Entry, TABLE};
 
@@ -97,7 +97,8 @@ const FLOATS: &[&str] = &[
     "--1",
     "1e99999999999999999999",
 ];
-/// Positive durations are so far apart that a second between the two servers changes no comparison.
+/// Durations of entries. The positive durations are so far apart that a second between the two servers changes no
+/// comparison.
 const DURATIONS: &[&str] = &[
     "1000000",
     "5000000",
@@ -187,7 +188,8 @@ fn float(random: &mut Random) -> String {
 pub fn command(random: &mut Random, in_transaction: bool) -> Words {
     loop {
         let mut words = valid(random);
-        // `judge` compares lists of keys and times in a special way, so these replies must not be inside of an array.
+        // `judge` compares lists of keys and times in a special way, which does not work inside the array that EXEC
+        // returns.
         let name = words[0].to_ascii_lowercase();
         if in_transaction && UNORDERED.contains(&name.as_str()) {
             continue;
@@ -367,7 +369,7 @@ fn options(random: &mut Random, made: &mut Words) {
     }
 }
 
-/// Generates a SCAN of the whole database, because only a whole scan has a single correct result, or an invalid SCAN.
+/// Generates a SCAN of the whole database, because only such a scan has a single correct result, or an invalid SCAN.
 fn scan(random: &mut Random) -> Words {
     let mut made = words(&["scan", "0", "COUNT", "100000"]);
     for _ in 0..random.below(3) {
@@ -389,7 +391,7 @@ fn scan(random: &mut Random) -> Words {
     made
 }
 
-/// Makes a command invalid: too many arguments, too few, an unknown command, or an unknown subcommand.
+/// Makes a command invalid: with too many arguments, with too few, with an unknown name, or with an unknown subcommand.
 fn wrong(random: &mut Random, mut made: Words) -> Words {
     let name = |entry: &Entry| entry.name.to_string();
     match random.below(6) {

@@ -1,10 +1,9 @@
-//! Decides whether two replies are equal: byte for byte, except for commands whose replies may differ between two
-//! servers.
+//! Compares the replies of the two servers: byte by byte, except for commands whose replies may differ.
 
 use super::generate::UNORDERED;
 use super::redis::{Value, value};
 
-/// Returns whether two replies are equal. Compares lists of keys as sets, and times within ten seconds.
+/// Returns whether two replies are equal. Lists of keys are equal as sets, and times are equal within ten seconds.
 pub fn same(name: &str, ours: &[u8], theirs: &[u8]) -> bool {
     if ours == theirs {
         return true;

@@ -1,18 +1,19 @@
-//! Sends random commands to a real Redis and to a model behind this crate, and compares their replies byte for byte.
+//! Sends random commands to a real Redis and to a model behind this crate, and compares their replies byte by byte.
 //!
-//! The test does not send some commands, and compares some replies in another way:
+//! Exceptions are commands that the test does not send, and replies that it compares in another way:
 //!
-//! - KEYS and SCAN: Redis promises no order, so keys are compared as sets, and only whole scans. RANDOMKEY: any
-//!   existing key is correct.
+//! - KEYS and SCAN: Redis promises no order, so keys are compared as sets, and only whole scans are sent. RANDOMKEY:
+//!   any existing key is correct.
 //! - TTL, PTTL, EXPIRETIME, PEXPIRETIME: the two servers read two clocks, so times are compared within ten seconds.
-//! - GT and LT with relative times, and deadlines that pass while the test runs, are not sent, for the same reason.
+//! - GT and LT with relative times, and deadlines that pass while the test runs, are not sent, because of the two
+//!   clocks.
 //! - SET with a deadline in the past is not sent: Redis' DBSIZE counts expired entries until a command finds them.
 //! - EXPIRETIME of a deadline in the last half second that 64 bits can hold is not sent: Redis' sum overflows.
-//! - INCRBYFLOAT of a number in C's hexadecimal format, and commands that are newer than the machine's Redis, are
-//!   not sent.
-//! - `older_redis.rs` lists the replies of an older Redis that differ.
+//! - INCRBYFLOAT of a number in C's hexadecimal format, and commands that are newer than the installed Redis, are not
+//!   sent.
+//! - Replies that differ in older Redis versions are listed in `older_redis.rs`.
 //!
-//! RESP_COMMANDS is the number of commands (default: 10,000), RESP_SEED the seed.
+//! RESP_COMMANDS sets the number of commands (default: 10,000), and RESP_SEED the seed.
 
 #![allow(
     clippy::unwrap_used,
@@ -56,8 +57,8 @@ fn request(words: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether the model can answer a request. The check is needed because a command that was meant to be invalid
-/// may be valid.
+/// Returns whether the model can answer a request. The check is necessary, because a command that was meant to be
+/// invalid may be valid.
 fn is_for_the_model(request: &[u8]) -> bool {
     let mut parser = Parser::new(Limits::default());
     let args = parser.next(request).unwrap().unwrap().args;
@@ -104,7 +105,7 @@ fn compare(protocol: Protocol, count: u64, seed: u64) {
     let (mut random, mut model) = (Random(seed.max(1)), Model::new());
     let mut done = 0;
     while done < count {
-        // The model answers each command before the test generates the next one, so that the generated transactions
+        // The model answers each command before the test generates the next command, so that the generated transactions
         // make sense.
         let mut batch: Vec<(Vec<String>, Vec<u8>)> = Vec::new();
         let mut bytes = Vec::new();

@@ -1,5 +1,6 @@
-//! The differences of older versions of Redis. The crate behaves like 8.4. For an older Redis, a row here changes the
-//! sent command or the expected reply, so that the test can compare every reply with the machine's Redis.
+//! The differences between Redis 8.4, which the crate follows, and older versions. For an older Redis, a row here
+//! changes the command that is sent or the reply that is expected, so that the test can compare every reply with the
+//! installed Redis.
 
 use super::redis::{Redis, Value};
 
@@ -12,8 +13,8 @@ pub fn version(text: &str) -> Option<Version> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Cursors of SCAN that Redis parses differently since a version, each with a cursor that has the same effect in older
-/// versions.
+/// Cursors of SCAN that Redis parses differently from this version on, each with a cursor that has the same effect in
+/// older versions.
 ///
 /// Until 7.4 Redis read the first character and passed the rest to `strtoul`: a blank was refused, an empty text was
 /// 0, and a negative number became a large one.
@@ -24,7 +25,7 @@ const CURSORS: [(Version, &str, &str); 4] = [
     ((7, 4), "\t0", "0"),
 ];
 
-/// Returns the words that have the same meaning for a Redis of this version as `words` have for 8.4.
+/// Returns the words that mean for a Redis of this version what `words` mean for 8.4.
 pub fn said_to(redis: Version, words: &[String]) -> Vec<String> {
     let mut words = words.to_vec();
     if words[0].eq_ignore_ascii_case("scan") && words.len() > 1 {
@@ -38,8 +39,8 @@ pub fn said_to(redis: Version, words: &[String]) -> Vec<String> {
     words
 }
 
-/// Checks that each row is a difference of the machine's Redis, or does not apply to it. A superfluous row would
-/// hide an error.
+/// Checks that each row describes a real difference of the installed Redis, or does not apply to it. Otherwise a
+/// superfluous row could hide an error.
 #[allow(
     dead_code,
     reason = "the table is looked at by one of the tests that are made of it"
@@ -56,8 +57,8 @@ pub fn look_at_cursors(redis: &mut Redis) {
     }
 }
 
-/// Fields in a command's description (COMMAND INFO): the first version with the present content of a field, and the
-/// field's former content.
+/// Fields in the output of COMMAND INFO that have changed: the first version with the current content, and the former
+/// content.
 ///
 /// Until 7.2 COMMAND GETKEYS accepted no command without arguments, and WAIT was not allowed in scripts. Since 7.2 WAIT
 /// is allowed in scripts, because it does not wait there; 7.4 and later report that it may block elsewhere.

@@ -1,4 +1,4 @@
-//! Starts a Redis for a test, in its own folder and with a unix socket, and stops it with the test.
+//! Starts a Redis for a test, in its own folder and with a unix socket, and stops it at the end of the test.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -79,7 +79,7 @@ impl Redis {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// Reads the bytes of the next reply.
+    /// Reads the next reply, and returns its bytes.
     pub fn reply(&mut self) -> Vec<u8> {
         loop {
             if let Some((_, length)) = value(&self.unread) {

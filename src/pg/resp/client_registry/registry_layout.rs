@@ -95,7 +95,7 @@ pub(super) struct Head {
     pub(super) last_id: AtomicU64,
     /// The first place that was never used. No later place was ever used either.
     pub(super) fresh: AtomicU64,
-    /// The place that the last search found, at which the next search begins once every place has been used.
+    /// The place that the last search found, after which the next search begins. Used once every place has been used.
     pub(super) found: AtomicU64,
     /// The time of the last reset.
     pub(super) reset: AtomicI64,
