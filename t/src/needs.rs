@@ -1,7 +1,7 @@
 //! A table of the privileges that each function of the extension needs, with a call that requires them.
 //!
-//! The table is written by hand, not read from the extension: the test of privileges compares the two, and fails for a
-//! function that is missing here.
+//! The table is written by hand. The test of privileges compares it with the extension, and fails for a function that
+//! is missing here.
 
 use postgres::Client;
 
@@ -18,9 +18,9 @@ pub enum Needs {
     Nothing,
     /// EXECUTE, which PUBLIC lacks.
     Granted,
-    /// The function is a trigger function.
+    /// Nothing can be tested, because the function is a trigger function.
     Trigger,
-    /// A privilege on another kind of object. Another test checks it.
+    /// A privilege on another kind of object, which another test checks.
     Elsewhere,
 }
 
@@ -279,7 +279,7 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ),
 ];
 
-/// Functions that raise 55000 for every caller if the server has no shared memory of pgcache.
+/// Functions that raise 55000 for every caller if the server lacks pgcache's shared memory.
 const WITH_PRELOAD_ONLY: [&str; 5] = [
     "cache_lease",
     "cache_lease_bytes",

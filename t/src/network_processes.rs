@@ -17,7 +17,7 @@ pub fn three(conf: &[&str]) -> Door {
     door
 }
 
-/// Returns the number of connected clients by network process.
+/// Returns the number of connected clients of each network process, by its pid.
 pub fn spread(door: &Door) -> BTreeMap<i32, i64> {
     let mut session = door.cluster.connect("postgres");
     let sql = "SELECT pid, count(*) FROM pgcache.resp_clients GROUP BY pid";
@@ -37,7 +37,7 @@ pub fn wait_until_all_serve(door: &Door) {
     wait_until("their clients have gone", || spread(door).is_empty());
 }
 
-/// Returns a client's number.
+/// Returns a client's id.
 pub fn id(client: &mut Client) -> i64 {
     match client.ask(&["CLIENT", "ID"]) {
         Reply::Integer(id) => id,

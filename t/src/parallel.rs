@@ -5,7 +5,7 @@ use postgres::Client;
 
 use crate::ask::Ask;
 
-/// Makes the session's next queries parallel where Postgres can.
+/// Makes the session's next queries parallel if Postgres can.
 pub fn always(session: &mut Client) {
     session.run(
         "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; \

@@ -1,4 +1,4 @@
-//! A pool of servers, because starting a server takes longer than most tests.
+//! A pool of servers. It exists because starting a server takes longer than most tests.
 //!
 //! A test requests a configuration and gets an idle server with it. The server belongs to that test until the test's
 //! thread ends. Then [`handback`](crate::handback) checks what the test has left behind. A server that a test stopped,
@@ -79,7 +79,7 @@ struct Scope {
     taken: Vec<Taken>,
 }
 
-/// Returns the server of this recipe that the test has taken already; if it has none, takes one.
+/// Returns the server of this recipe that the test has already taken, or takes one.
 pub fn same(recipe: Recipe) -> &'static Cluster {
     let known = SCOPE.with_borrow(|scope| {
         let mut taken = scope.taken.iter();
@@ -155,8 +155,8 @@ fn note_failures() {
 }
 
 impl Drop for Scope {
-    /// Returns all servers to the pool, in a separate thread, because no client can be created once the thread's values
-    /// are destroyed.
+    /// Returns all servers to the pool, in a separate thread, because no client can be created while this thread's
+    /// local values are being destroyed.
     fn drop(&mut self) {
         let (test, taken) = (
             std::mem::take(&mut self.test),
@@ -191,7 +191,7 @@ fn hand_back(test: &str, taken: Taken, failed: bool) {
     else {
         return taken.cluster.retire();
     };
-    // Processes of the Redis protocol that a test has ended may still be restarting.
+    // A server of the Redis protocol is not reused, because processes that a test has ended may still be restarting.
     if failed || left.is_some() || cluster.is_spoiled() || recipe.is_door {
         return cluster.retire();
     }
@@ -209,7 +209,7 @@ fn hand_back(test: &str, taken: Taken, failed: bool) {
     }
 }
 
-/// Reports a leftover of a test in the file that `make test` reads.
+/// Reports what a test has left behind, in the file that `make test` reads.
 fn report(test: &str, left: &str) {
     let file = Stage::current().run.join("leftovers");
     let mut file = std::fs::File::options()

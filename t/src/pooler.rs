@@ -15,11 +15,11 @@ const PORT: u16 = 6432;
 /// The first version of pgbouncer that keeps a client's prepared statements in transaction mode.
 const KEEPS_STATEMENTS: (u32, u32) = (1, 21);
 
-/// A running pooler, which stops when this is dropped.
+/// A running pooler, which stops when this value is dropped.
 pub struct Pooler {
     folder: PathBuf,
     database: String,
-    /// Whether the statements that a client has prepared exist on every server session.
+    /// Whether a client's prepared statements work on every server session.
     pub keeps_statements: bool,
     _reaper: Reaper,
 }
@@ -88,7 +88,7 @@ impl Pooler {
     }
 }
 
-/// Returns the path of pgbouncer. Looks in Debian's folder, too, which is not on every user's PATH.
+/// Returns the path of pgbouncer. Also searches Debian's folder, which is not on every user's PATH.
 fn program() -> PathBuf {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':')

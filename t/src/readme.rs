@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-/// A block of SQL and the block of results after it, if one follows.
+/// A block of SQL, and the block of results after it, if any.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Example {
     pub sql: String,
@@ -21,7 +21,7 @@ pub fn page(path: &str) -> String {
     std::fs::read_to_string(path).expect("the page is in the checkout")
 }
 
-/// Returns the ```sql blocks in order. A ```text or ```output block right after one is its result.
+/// Returns the ```sql blocks in order. A ```text or ```output block right after a block is its result.
 pub fn examples(markdown: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     let mut result_may_follow = false;
@@ -109,7 +109,7 @@ enum Piece<'a> {
     Text,
 }
 
-/// Returns fenced blocks with their language, and the paragraphs between them.
+/// Returns the fenced blocks with their language, and the paragraphs between them.
 fn pieces(markdown: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut lines = markdown.lines();

@@ -3,7 +3,7 @@
 use postgres::Error;
 use postgres::error::DbError;
 
-/// Checks that the server has raised an error with this SQLSTATE, and returns the error.
+/// Checks that the server raised an error with this SQLSTATE, and returns the error.
 pub fn refused<T>(result: Result<T, Error>, sqlstate: &str) -> DbError {
     let Err(error) = result else {
         panic!("should have been refused with {sqlstate}, but was done");

@@ -1,4 +1,4 @@
-//! A server that serves the Redis protocol, and a client that sends and reads it byte by byte.
+//! A server of the Redis protocol, and a client that encodes requests and parses replies itself.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use crate::pool::{self, Recipe};
 use crate::stage::Stage;
 use crate::wait::{PATIENCE, wait_for};
 
-/// The longest time that a request may wait for its reply, unless the test holds a lock that the request needs.
+/// The maximum time that a request may wait for its reply, unless the test holds a lock that the request needs.
 const WATCHDOG: Duration = Duration::from_secs(5);
 
 /// The cache of database 0.
@@ -71,8 +71,8 @@ impl Reply {
 }
 
 impl Door {
-    /// Starts a server with a port and a socket, role `postgres` for clients that do not authenticate, and one memory
-    /// cache of bytea.
+    /// Starts a server with a port and a socket, the role `postgres` for clients that do not authenticate, and one
+    /// memory cache of bytea.
     pub fn start(conf: &[&str]) -> Door {
         let door = Door::without_cache(conf);
         let mut session = door.cluster.connect("postgres");
@@ -149,7 +149,7 @@ impl Door {
         self.try_tcp_at(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    /// Connects a client over encrypted TCP, or returns the reason why the handshake failed.
+    /// Connects a client over TLS, or returns the reason why the handshake failed.
     pub fn try_tls(&self, address: IpAddr, config: &Arc<ClientConfig>) -> std::io::Result<Client> {
         let mut socket = TcpStream::connect((address, self.port))?;
         socket.set_patience(Some(Duration::from_secs(60)));
@@ -176,7 +176,7 @@ impl Door {
             .map(Client::over)
     }
 
-    /// Returns the pids of the server's processes of this type, as pg_stat_activity names it.
+    /// Returns the pids of the server's processes with this `backend_type` in pg_stat_activity.
     pub fn processes(&self, kind: &str) -> Vec<i32> {
         let mut session = self.cluster.connect("postgres");
         let rows = session
@@ -255,7 +255,7 @@ pub struct Client {
     stream: Box<dyn Stream>,
     unread: Vec<u8>,
     at: usize,
-    /// Whether the watchdog is off, because the test keeps the server from answering.
+    /// Whether the watchdog is off, because the test delays the server's replies.
     patient: bool,
 }
 
@@ -327,7 +327,7 @@ impl Client {
         self.reply_soon().expect("a reply comes")
     }
 
-    /// Reads the next reply or message to a request that was just sent, under the watchdog.
+    /// Reads the reply to a request that was just sent, or the next message, under the watchdog.
     #[track_caller]
     pub fn reply_soon(&mut self) -> Option<Reply> {
         if self.patient {
@@ -355,7 +355,7 @@ impl Client {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Returns whether no received byte is unread.
+    /// Returns whether the server has sent nothing that is still unread.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_patience(Some(Duration::from_millis(1)));
         let mut room = [0; 1 << 10];

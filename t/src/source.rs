@@ -6,10 +6,10 @@ use crate::ask::Ask;
 use crate::cluster::Cluster;
 use crate::database::Database;
 
-/// Changes the row under the key `k`.
+/// The statement that changes the row under the key `k`.
 pub const UPDATE: &str = "UPDATE src SET v = 'new' WHERE k = 'k'";
 
-/// Creates a database with the source, in which `k` and `l` are `old`, and the cache.
+/// Creates a database with the cache and the source, in which `k` and `l` have the value `old`.
 pub fn with_source<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
     let database = cluster.database();
     let mut session = database.connect();

@@ -1,4 +1,4 @@
-//! The staged server under test, which `make test` names in the environment.
+//! The staged server under test, which environment variables from `make test` name.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
@@ -26,7 +26,7 @@ struct User {
 const HOW: &str = "is not set: run the tests with `make test` or `make upgrade-check`, which stage servers and name them";
 
 impl Stage {
-    /// Returns the stage of this run, the same for all tests.
+    /// Returns the stage of this run, which all tests share.
     pub fn current() -> &'static Stage {
         static STAGE: OnceLock<Stage> = OnceLock::new();
         STAGE.get_or_init(|| Stage::at(required("PGCACHE_BINDIR")))
@@ -56,7 +56,7 @@ impl Stage {
         }
     }
 
-    /// Returns a command that runs as the server's user, in a folder it may read.
+    /// Returns a command that runs as the server's user, in a folder that this user may read.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(self.bindir.join(program));
         command.current_dir("/");

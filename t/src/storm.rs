@@ -1,4 +1,4 @@
-//! Runs clients of both protocols with random requests on the same caches, and records their history.
+//! Runs clients with random requests on the same caches, by SQL and by the Redis protocol, and records their history.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -11,9 +11,9 @@ use crate::rng::Rng;
 use crate::wait::{PATIENCE, wait_for, wait_until};
 use crate::ways::{self, Cache, Call, Clock, Request, Shape, Sql, Way, operations};
 
-/// The number of keys of each cache: few, so that many clients use the same key at once.
+/// The number of keys of each cache. It is small, so that many clients use the same key at once.
 pub const KEYS: u64 = 4;
-/// The number of operations of each protocol on each cache below which a history proves nothing.
+/// A history with fewer operations of a protocol on a cache than this proves nothing.
 pub const ENOUGH: u64 = 100;
 
 /// Starts a server with these caches as databases of the Redis protocol.
@@ -61,7 +61,7 @@ pub struct Storm<'d> {
     pub ends: AtomicBool,
     /// Whether processes of the server are killed during the storm.
     has_faults: bool,
-    /// Whether the server was killed and is not yet up again.
+    /// Whether the server was killed and has not yet restarted.
     pub is_down: AtomicBool,
     values: AtomicI64,
     /// The number of operations on each cache by each protocol.
@@ -254,7 +254,7 @@ impl<'d> Storm<'d> {
         1000 * self.values.fetch_add(1, SeqCst)
     }
 
-    /// Returns whether a cache of the storm has entries that are computed from source rows.
+    /// Returns whether any cache of the storm has entries that are computed from source rows.
     fn is_source(&self) -> bool {
         self.caches.iter().any(|cache| cache.source.is_some())
     }

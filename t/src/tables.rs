@@ -113,7 +113,7 @@ fn is_stopped(pid: &i32) -> bool {
         .is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
-/// Waits until this many offloaded requests wait for executors or run in one.
+/// Waits until this many offloaded requests wait for an executor or run in an executor.
 pub fn wait_until_handed(door: &Door, count: i64) {
     let mut session = door.cluster.connect("postgres");
     wait_until("the commands are handed over", || {

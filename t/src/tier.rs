@@ -13,12 +13,13 @@ use crate::wait::wait_until;
 pub const PRELOAD: &str = "shared_preload_libraries = 'pgcache'";
 
 impl Cluster {
-    /// Returns a server with the hot tier, the same server at each call of a test.
+    /// Returns a server with the hot tier. All calls of a test return the same server.
     pub fn hot() -> &'static Cluster {
         Cluster::hot_with(&["wal_level = logical"])
     }
 
-    /// Returns a server with the tier and these lines in its configuration, the same server at each call of a test.
+    /// Returns a server with the hot tier and these lines in its configuration. All calls of a test with the same lines
+    /// return the same server.
     pub fn hot_with(conf: &[&str]) -> &'static Cluster {
         Cluster::with(&[&[PRELOAD], conf].concat())
     }
@@ -53,7 +54,7 @@ pub trait Tiered {
     /// Rolls back the transactions of `use_up_room`.
     fn give_room_back(&mut self, pieces: usize);
 
-    /// Checks that no mark remains; only valid if no other test writes.
+    /// Checks that no mark remains. Valid only while no other test writes.
     fn nothing_pending(&mut self);
 }
 
@@ -118,8 +119,8 @@ impl Tiered for Client {
         }
     }
 
-    /// Waits until there are no marks. A client receives an error before its server process has aborted the
-    /// transaction, so a mark may remain for a moment. A mark that stays is a defect.
+    /// Waits until no mark is left. A client receives an error before its backend has aborted the transaction, so a
+    /// mark may remain for a moment. A mark that stays is a defect.
     fn nothing_pending(&mut self) {
         let patience = Instant::now() + Duration::from_secs(60);
         let mut pending = || self.number("SELECT pending FROM pgcache.hot_tier");

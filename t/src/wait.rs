@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(120);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// Waits until `holds` returns true; `what` names the state in the message of a failure.
+/// Waits until `holds` returns true. `what` names the state for the message of a failure.
 #[track_caller]
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_until_within(PATIENCE, what, holds);
@@ -33,7 +33,7 @@ pub fn is_so_within(longest: Duration, mut holds: impl FnMut() -> bool) -> bool 
     }
 }
 
-/// Waits for an answer, and returns it.
+/// Waits until `probe` returns a result, and returns the result.
 #[track_caller]
 pub fn wait_for<R>(what: &str, mut probe: impl FnMut() -> Option<R>) -> R {
     let mut answer = None;

@@ -22,7 +22,7 @@ pub const NO_SLOT_TO_MARK: u32 = 10;
 pub const SAVED_TO_NAMED: u32 = 11;
 pub const DEFINITION_TO_SHARE: u32 = 12;
 
-/// The longest stay in a window. It ends the stay if a test fails before it releases the session.
+/// The maximum wait in a window, which ends the wait if a test fails before it releases the session.
 const LONGEST: &str = "60s";
 
 /// Returns whether the library has windows, which need the cargo feature `pauses`.
@@ -40,12 +40,12 @@ pub fn stay_in(cluster: &Cluster, session: &mut Client, window: u32) -> i64 {
     session.number("SELECT pg_backend_pid()")
 }
 
-/// Waits until a backend is in its window.
+/// Waits until a backend waits in its window.
 pub fn until_inside(watch: &mut Client, backend: i64, what: &str) {
     wait_until(what, || is_inside(watch, backend));
 }
 
-/// Returns whether a backend is in its window.
+/// Returns whether a backend waits in its window.
 pub fn is_inside(watch: &mut Client, backend: i64) -> bool {
     watch.holds(&format!(
         "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'Extension'"

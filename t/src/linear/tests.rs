@@ -61,7 +61,7 @@ fn holds(operations: &[Operation]) {
     assert_eq!(check(operations), Ok(()));
 }
 
-/// Checks that no order explains the last operation.
+/// Checks that the checker rejects the last operation.
 #[track_caller]
 fn is_refused(operations: &[Operation]) {
     let refusal = check(operations).expect_err("no order explains it");
@@ -95,7 +95,7 @@ fn writes_at_once_come_in_one_order_for_all() {
     holds(&then(&[1, 1]));
     holds(&then(&[2, 2]));
     is_refused(&then(&[1, 2]));
-    // Even during the writes no read order 1, 2, 1 is possible, because it would need three writes.
+    // Even during the writes, reads cannot see 1, 2, 1, because this would need three writes.
     let during = [(11, 1), (13, 2), (15, 1)].map(|(at, saw)| of(3, (at, at + 1), &[get(saw)]));
     is_refused(&[&writes[..], &during].concat());
 }
@@ -266,7 +266,7 @@ fn keys_do_not_vouch_for_each_other() {
     is_refused(&[write, other]);
 }
 
-/// Checks that each history of one register with overlapping clients is accepted, and is rejected once one answer is
+/// Checks that each history of one register with overlapping clients is accepted, and is rejected if one answer is
 /// replaced by a value that no operation can have seen.
 #[test]
 fn every_history_of_one_register_holds() {

@@ -13,7 +13,7 @@ pub struct Door {
     /// The cache whose database is selected.
     cache: Option<Cache>,
     rng: Rng,
-    /// Whether the test expects errors. An error leaves the outcome of its operation open.
+    /// Whether the test expects errors, which leave the outcome of an operation unknown.
     expects_errors: bool,
     is_broken: bool,
 }
@@ -39,7 +39,7 @@ impl Door {
         }
     }
 
-    /// Selects the cache's database. Returns whether it could.
+    /// Selects the cache's database. Returns whether the server did so.
     fn select(&mut self, cache: Cache) -> bool {
         if self.cache != Some(cache) {
             let words = ["SELECT".to_owned(), cache.number.to_string()];
@@ -73,7 +73,7 @@ impl Door {
         reply
     }
 
-    /// Translates a reply to a call.
+    /// Translates a reply to the answer and the outcome of a call.
     fn said(&self, command: &Command, reply: Option<Reply>) -> (Answer, Fate) {
         let number = |text: String| text.parse::<i64>().expect("only numbers are written");
         match (command, reply) {

@@ -1,5 +1,5 @@
-//! Describes an operation once, and runs it in a SQL session or with a client of the Redis protocol. The answers form a
-//! history for [`crate::linear`].
+//! Describes an operation once, and runs it in an SQL session or by a Redis client. The answers form a history for
+//! [`crate::linear`].
 //!
 //! A single command is one step of that history. A transaction on a table is one step for each key. The step begins at
 //! the first change of the key, because the transaction holds the row's lock from that change to its commit. A read of
@@ -23,7 +23,7 @@ pub struct Cache {
     pub number: usize,
     pub name: &'static str,
     pub storage: &'static str,
-    /// The source (`cache_depend`): the cache whose rows the entries are computed from, and whose changes remove them.
+    /// The source (`cache_depend`): the cache from whose rows the entries are computed, and whose changes remove them.
     pub source: Option<&'static Cache>,
 }
 
@@ -97,7 +97,7 @@ pub struct CallResult {
     pub fate: Fate,
 }
 
-/// A client of SQL or of the Redis protocol.
+/// An SQL session or a Redis client.
 pub trait Way: Send {
     /// Returns whether the protocol can express the command.
     fn can(&self, cache: Cache, command: &Command) -> bool;
@@ -178,7 +178,7 @@ fn step((call, result): &(&Call, &CallResult)) -> Step {
     }
 }
 
-/// Returns whether the call is a read without an answer.
+/// Returns whether the call is a read without an answer, which proves nothing.
 fn says_nothing(pair: &(&Call, &CallResult)) -> bool {
     pair.1.answer == Answer::Unknown && step(pair).only_reads()
 }
@@ -194,7 +194,7 @@ fn left(millis: i64) -> Answer {
     })
 }
 
-/// Returns keys and values if all calls are sets without a condition and without a deadline.
+/// Returns the keys and values if all calls are sets without a condition and without a deadline.
 fn plain_sets(calls: &[Call]) -> Option<Vec<(u64, i64)>> {
     use crate::linear::{Until, When};
     let set = |call: &Call| match call.command {

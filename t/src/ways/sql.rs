@@ -27,7 +27,8 @@ impl Sql {
         }
     }
 
-    /// Runs a statement, and returns the first column of its first row, or the outcome as an error.
+    /// Runs a statement, and returns the first column of its first row. After an error, returns the outcome of the
+    /// statement as an error.
     fn query(&mut self, sql: &str) -> Result<Option<String>, Fate> {
         self.session.try_value(sql).map_err(|error| {
             let fate = self.fate(sql, &error);
@@ -101,7 +102,7 @@ impl Sql {
         }
         let ended = clock.now();
         let fate = match (fails, end) {
-            // The transaction did not reach its commit.
+            // The transaction ended before its COMMIT.
             (true, _) => Fate::NotDone,
             (false, None) => Fate::Done,
             (false, Some(fate)) => fate,
@@ -332,7 +333,7 @@ impl Way for Sql {
     }
 }
 
-/// Translates a statement's result.
+/// Translates a statement's result to an answer.
 fn answer(command: &Command, said: Option<String>) -> Answer {
     let number = |text: &str| -> i64 { text.parse().expect("only numbers are written") };
     let done = said.as_deref() == Some("t");
