@@ -1,5 +1,5 @@
-//! The target of a command: a cache, and the privileges of the connection's role on it. `auth::decide` finds and checks
-//! the privileges; this type only carries them.
+//! The target of a command: a cache, and the privileges of the connection's role on it. `auth::decide` finds the
+//! privileges; this type only carries them.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Returns whether the cache's entries are rows of a table. The tier then holds only copies of them.
+    /// Returns whether the cache's entries are rows of a table, of which the hot tier holds only copies.
     #[inline]
     pub fn is_table(&self) -> bool {
         self.cache.storage != Storage::Memory

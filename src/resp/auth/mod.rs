@@ -3,9 +3,9 @@
 //! An executor runs this code in a transaction, because it reads the catalogs and may take some milliseconds. The
 //! results are plain data, which the executor returns to the network process that sent the request.
 //!
-//! Guards two rules. First, the checks are those of a session of Postgres, in the same order: the first matching line
-//! of pg_hba.conf, then its method, then LOGIN, CONNECT and the connection limits. Second, the reply after a failure
-//! gives the same reason for an existing role and for a wrong guess; otherwise it would reveal which roles exist.
+//! Two rules hold. First, the checks are those that Postgres makes for a session, in the same order: the first matching
+//! line of pg_hba.conf, then its method, then LOGIN, CONNECT and the connection limits. Second, the reply to a failure
+//! gives the same reason whether or not the role exists; otherwise it would reveal which roles exist.
 
 pub mod command_target;
 
@@ -33,7 +33,7 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::value::datum::{Text, ValueType};
 use crate::resp::net::certificate::Certificate;
 
-/// The longest name in Postgres; a longer one is truncated, as for a session.
+/// The longest name in Postgres. A longer name is truncated, as for a session.
 const LONGEST_NAME: usize = 63;
 
 /// A client that has authenticated.
@@ -43,10 +43,11 @@ pub struct Authenticated {
     /// Whether the client authenticated with a password, which may expire ([`FoundPermission::valid_until`]).
     pub by_password: bool,
     pub is_superuser: bool,
-    /// The number of clients of the role that may be connected, including this one: CONNECTION LIMIT minus the sessions
-    /// of Postgres. None: no limit.
+    /// The number of clients of the role that may be connected, including this client: CONNECTION LIMIT minus the
+    /// role's Postgres sessions. None means no limit.
     pub room_of_role: Option<u32>,
-    /// The number of clients of all roles that may be connected to the database, including this one. None: no limit.
+    /// The number of clients of all roles that may be connected to the database, including this client. None means no
+    /// limit.
     pub room_of_database: Option<u32>,
 }
 
@@ -58,7 +59,7 @@ pub enum AuthFailure {
     /// The password is wrong or has expired, the role does not exist or lacks LOGIN, or the user may not become this
     /// role. The client gets the same reply in all of these cases.
     WrongPassword,
-    /// The password would have crossed the network unencrypted: see [`Peer::hides_words`].
+    /// The line requires a password, which would cross the network unencrypted; see [`Peer::hides_words`].
     Cleartext,
     /// No line of pg_hba.conf matches, or the matching line has the method `reject`.
     Denied,
@@ -97,8 +98,8 @@ impl AuthFailure {
 }
 
 impl Peer {
-    /// Returns whether no network carries the client's bytes unencrypted: the client uses a unix socket, TLS or the
-    /// loopback interface.
+    /// Returns whether the client's bytes cross no network unencrypted, because the client uses a unix socket, TLS or
+    /// the loopback interface.
     pub fn hides_words(&self) -> bool {
         match self.address {
             PeerAddress::Unix { .. } => true,
@@ -112,7 +113,7 @@ pub fn reload() {
     hba::reload();
 }
 
-/// Checks whether a client may be the role `user`. Must run within a transaction.
+/// Checks whether a client may log in as the role `user`. Must run within a transaction.
 pub fn authenticate(
     user: &[u8],
     password: Option<&[u8]>,
@@ -162,7 +163,7 @@ fn satisfies(
     }
 }
 
-/// Returns whether the certificate that the line requires names a user that may be the role.
+/// Returns whether the certificate that the line requires, if any, names a user that may log in as the role.
 fn names_role(
     log_in: &Login,
     line: &Line,
@@ -180,7 +181,7 @@ fn names_role(
     !name.is_empty() && log_in.may_be(name, line.map.as_deref(), &rules.mappings)
 }
 
-/// Checks the method of the line.
+/// Checks the method of the line. Returns whether the client authenticated with a password.
 fn satisfies_method(
     log_in: &Login,
     line: &Line,
@@ -213,7 +214,7 @@ fn is_peer(log_in: &Login, line: &Line, rules: &hba::Rules) -> bool {
         .is_some_and(|user| log_in.may_be(&user, line.map.as_deref(), &rules.mappings))
 }
 
-/// Checks whether the role and the database accept a client that pg_hba.conf lets in.
+/// Checks whether the role and the database accept a client that pg_hba.conf admits.
 fn admits(log_in: &Login, database: &login::Database) -> Result<(), AuthFailure> {
     if !login::role(log_in.role).is_some_and(|role| role.can_login) {
         return Err(AuthFailure::WrongPassword);
@@ -224,7 +225,7 @@ fn admits(log_in: &Login, database: &login::Database) -> Result<(), AuthFailure>
     }
 }
 
-/// Returns the authenticated client with its limits. A superuser has none.
+/// Returns the authenticated client with its connection limits. A superuser has no limits.
 fn admitted(role: Oid, by_password: bool, database: &login::Database) -> Authenticated {
     let facts = login::role(role);
     let limited = facts.filter(|facts| !facts.is_superuser);
@@ -244,8 +245,8 @@ fn admitted(role: Oid, by_password: bool, database: &login::Database) -> Authent
     }
 }
 
-/// Logs the exact reason of a failure, which the reply to the client does not contain. Omits the name of a role that
-/// does not exist, because it may be a password given in the wrong place.
+/// Logs the exact reason of a failure, which the reply to the client does not contain. Omits the name if no such role
+/// exists, because it may be a password that was given in the wrong place.
 fn log(log_in: &Login, line: Option<&Line>, failure: AuthFailure) {
     let name = match login::role(log_in.role) {
         Some(_) => format!("role \"{}\"", decode(log_in.user.to_bytes())),
@@ -276,14 +277,14 @@ pub struct FoundPermission {
     pub relation: Oid,
     pub value_type: ValueType,
     pub storage: Storage,
-    /// For a table cache: copies of its entries in the hot tier may be read without reading the table.
+    /// For a table cache, whether copies of its entries in the hot tier may be read without reading the table.
     pub may_be_hot: bool,
-    /// For a table cache: a read or a write may run user-defined code.
+    /// For a table cache, whether a read or a write may run user-defined code.
     pub runs_user_code: bool,
     pub settings: Settings,
     pub privileges: Privileges,
-    /// The time until which the role's password is valid. It ends the permission of clients that authenticated with the
-    /// password.
+    /// The time until which the role's password is valid. It ends the permission of clients that have authenticated
+    /// with the password.
     pub valid_until: Option<Timestamp>,
 }
 
@@ -292,7 +293,7 @@ pub struct FoundPermission {
 pub enum PermissionError {
     /// The role was dropped, or may no longer connect.
     NoRole,
-    /// The setting names no cache.
+    /// The setting `pgcache.resp_caches` names no cache.
     NoCaches,
     /// The setting names fewer caches than when the client selected its database.
     NoDatabase,
@@ -308,7 +309,8 @@ pub enum PermissionError {
     NoTier,
     /// The tier has no room for one more cache.
     NoSlot,
-    /// Another session has locked the cache to change it. The request is repeated, so no client receives this error.
+    /// Another session has locked the cache to change it. The network process repeats the request, so no client
+    /// receives this error.
     Locked,
 }
 
@@ -343,12 +345,12 @@ impl PermissionError {
 }
 
 /// Returns the privileges of a role on the cache of this name, and the facts of that cache. Must run within a
-/// transaction. Does not wait for a session that has locked the cache; otherwise all other requests, authentications
-/// included, would wait until that session or a prepared transaction releases the lock.
+/// transaction. Does not wait for a session that has locked the cache; otherwise all other requests, including
+/// authentications, would wait until this session or a prepared transaction releases the lock.
 pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionError> {
     let relation = name::relation_named(Text::new(cache));
     let relation = relation.ok_or(PermissionError::NoCache)?;
-    // The facts that are read from here on stay valid while the lock is held, and after that until an invalidation
+    // The facts that are read from here on stay valid while the lock is held, and afterwards until an invalidation
     // message arrives.
     let lock = lock::Brief::try_on(relation, lock::Mode::Read);
     let _lock = lock.ok_or(PermissionError::Locked)?;
@@ -361,8 +363,8 @@ pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionErro
     if cache.storage == Storage::Memory {
         TierHandle::of(&cache).map_err(why_not)?;
     } else if let Some(tier) = tier().filter(|_| !session::in_recovery()) {
-        // The slot reports changes to clients that track. If the tier has no free slot, these clients cannot keep
-        // values.
+        // Clients that track keys are notified of changes through the slot. If the tier has no free slot, these clients
+        // cannot keep values.
         cache.slot_or_new(tier);
     }
     Ok(FoundPermission {
@@ -393,19 +395,20 @@ pub fn is_role(name: &[u8]) -> bool {
     CString::new(name).is_ok_and(|name| login::role(hba::matching::role_named(&name)).is_some())
 }
 
-/// The server privileges of a role: privileges other than those on entries.
+/// The server privileges of a role, which do not concern entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerPrivileges {
-    /// Whether the role may see all clients: a member of pg_monitor.
+    /// Whether the role may see all clients, as a member of pg_monitor.
     pub monitors: bool,
-    /// Whether the role may end clients of other roles: a member of pg_signal_backend.
+    /// Whether the role may end clients of other roles, as a member of pg_signal_backend.
     pub signals: bool,
     /// Whether the role owns the served database, or is a superuser.
     pub owns: bool,
     pub is_superuser: bool,
     /// Whether the role was dropped, or may no longer log in.
     pub is_locked_out: bool,
-    /// The time until which the role's password is valid. It concerns clients that authenticated with the password.
+    /// The time until which the role's password is valid. It applies to clients that have authenticated with the
+    /// password.
     pub valid_until: Option<Timestamp>,
 }
 

@@ -1,8 +1,9 @@
-//! Bounds the cost of an EXEC before its first command runs. While an EXEC runs, its network process serves no other
-//! client, and an EXEC that stopped in the middle would leave a part of its changes.
+//! Bounds the cost of an EXEC before its first command runs. The bound is necessary, because a network process serves
+//! no other client while it runs an EXEC. It is checked beforehand, because an EXEC that stopped in the middle would
+//! leave a part of its changes.
 //!
 //! A command costs the bytes that it reads and writes: its arguments, and the values under its keys. The length of a
-//! value is computed from its present length and the preceding commands.
+//! value is computed from its current length and the preceding commands.
 
 use std::collections::HashMap;
 
@@ -13,23 +14,24 @@ use super::entry_access::Call;
 use super::served::Served;
 use crate::resp::commands::command_error::{CommandError, Done};
 
-/// The number of bytes that the commands of one EXEC may read and write at most: some hundred milliseconds of work.
+/// The maximum number of bytes that the commands of one EXEC may read and write, which take some hundred milliseconds.
 const MOST: usize = 128 << 20;
 /// The number of values of the longest size that an EXEC may always read or write, even if they exceed `MOST`.
 const MOST_VALUES: usize = 4;
-/// The cost of a command or of a key, on top of its bytes.
+/// The cost of a command or of a key, in addition to its bytes.
 const EACH: usize = 512;
-/// The greatest length of a number in bytes.
+/// The maximum length of a number in bytes.
 const NUMBER: usize = 32;
 
 /// The cost of the commands so far.
 pub struct Budget<'c, 't, S> {
-    /// The caches of the known databases. A command on another database has no entry to read.
+    /// The caches of the databases for which the client has a permission. A command on another database is refused, so
+    /// it reads no entry.
     calls: &'c [(u32, Call<'t, S>)],
     database: u32,
-    /// The greatest length of a value in bytes.
+    /// The maximum length of a value in bytes.
     longest: usize,
-    /// The possible length of the value under each key, by the hash of database and key.
+    /// The maximum length that the value under each key may have, by the hash of database and key.
     lengths: HashMap<u64, usize>,
     spent: usize,
 }
@@ -49,7 +51,7 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         }
     }
 
-    /// Adds the next command. Fails if the commands so far cost too much together.
+    /// Adds the next command. Returns an error if the commands so far cost too much together.
     pub fn add<'a>(&mut self, command: &Parsed<'_>) -> Done<'a> {
         let bytes: usize = command.args.iter().map(<[u8]>::len).sum();
         let values = self.values(command);
@@ -136,7 +138,7 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         xxh3_64_with_seed(key, u64::from(self.database))
     }
 
-    /// Returns the possible length of the value under a key.
+    /// Returns the maximum length that the value under a key may have.
     fn length(&mut self, key: &[u8]) -> usize {
         let (calls, database) = (self.calls, self.database);
         *self.lengths.entry(self.hash(key)).or_insert_with(|| {
@@ -145,7 +147,7 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         })
     }
 
-    /// Returns the possible length of the value after a command that may have made it `length` bytes long.
+    /// Returns the maximum length that the value may have after a command that may make it `length` bytes long.
     fn at_least(&mut self, key: &[u8], length: usize) -> usize {
         let length = self.length(key).max(length).min(self.longest);
         self.lengths.insert(self.hash(key), length);

@@ -1,7 +1,8 @@
-//! Channels of PUBLISH and SUBSCRIBE: the subscriptions of this process's clients, and the messages to them.
+//! Runs PUBLISH, SUBSCRIBE and related commands: keeps the subscriptions of this process's clients, and sends messages
+//! to them.
 //!
-//! The [`Hub`] writes to connections; `remote_subscribers` sends to clients of other processes. All readers in this
-//! process get a message before the command that published it gets its reply. Messages are not stored.
+//! The [`Hub`] writes to connections; `remote_subscribers` sends to clients of other processes. All subscribers in this
+//! process receive a message before the publisher receives its reply. Messages are not stored.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -14,16 +15,16 @@ use crate::cache::commit::publish;
 use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::remote_subscribers::{self, Sort};
 
-/// The greatest length of a channel's name, and of a pattern, in bytes.
+/// The maximum length in bytes of a channel's name and of a pattern.
 const LONGEST_NAME: usize = publish::LONGEST_CHANNEL;
-/// The number of bytes that one PUBLISH or PUBSUB may compare with patterns: a few milliseconds of work.
+/// The number of bytes that one PUBLISH or PUBSUB may compare with patterns, which takes a few milliseconds.
 pub const LOOKS: usize = 2 << 20;
-/// The number of channels and patterns that one connection may subscribe to.
+/// The number of channels and patterns to which one connection may subscribe.
 const MOST: usize = 4096;
-/// The bytes of the names of one connection's channels and patterns. One name may be as long as a request.
+/// The maximum number of bytes of the names of one connection's channels and patterns.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Reaches connections by the numbers of their clients.
+/// Sends to connections, which it finds by the numbers of their clients.
 pub trait Hub {
     /// Writes to a connection other than the one whose command runs.
     fn send(&mut self, client: u64, write: &dyn Fn(&mut Writer));
@@ -72,12 +73,13 @@ pub fn run(
             unsubscribe(Sort::Pattern, *patterns, state, out);
         }
         Command::Publish { channel, message } => {
-            // As in Redis since 7.2, a client's message to itself follows its reply, or that of the whole EXEC.
+            // As in Redis since 7.2, a client's message to itself follows the client's reply, or the reply to the whole
+            // EXEC.
             let before = out.as_bytes().len();
             match publish_to_all(channel, message, client, hub, out) {
                 Ok(readers) => {
                     let own = out.as_bytes().get(before..).unwrap_or_default();
-                    // Beyond the output limit the client is disconnected.
+                    // If the messages exceed the output limit, the client is disconnected.
                     if state.keep_own_messages(own, out.room()) {
                         out.rewind(before);
                     }
@@ -90,7 +92,7 @@ pub fn run(
     }
 }
 
-/// Runs PUBLISH. Finds all readers before it writes the first message, so that a refused message reaches no client.
+/// Runs PUBLISH. Finds all subscribers before it writes the first message, so that a refused message reaches no client.
 fn publish_to_all<'a>(
     channel: &[u8],
     message: &[u8],
@@ -117,7 +119,8 @@ fn publish_to_all<'a>(
     Ok(remote.readers + readers)
 }
 
-/// Returns the number of clients that read a channel, within the comparisons that one PUBLISH may make.
+/// Returns the number of clients that have subscribed to a channel, directly or by a pattern. Makes no more comparisons
+/// than one PUBLISH may make.
 pub fn count_readers(channel: &[u8]) -> usize {
     let mut looks = LOOKS;
     let elsewhere =
@@ -159,7 +162,7 @@ fn subscribe(sort: Sort, names: Args<'_>, client: u64, state: &mut State, out: &
     }
 }
 
-/// Removes these subscriptions, or all of the sort if there are no names.
+/// Removes the subscriptions to these names; if no names are given, all subscriptions of this sort.
 fn unsubscribe(sort: Sort, names: Args<'_>, state: &mut State, out: &mut Writer) {
     let word = match sort {
         Sort::Channel => "unsubscribe",
@@ -225,9 +228,9 @@ fn matching(
     })
 }
 
-/// Sends a message to these readers, and returns their number. A client that also reads the channel by a pattern gets
-/// the message twice, as from Redis. The table is not borrowed while the hub writes, because a client that a write
-/// disconnects removes itself from the table.
+/// Sends a message to these subscribers, and returns their number. A client that has also subscribed by a pattern
+/// receives the message twice, as in Redis. The table must not be borrowed while the hub writes, because a client that
+/// a write disconnects removes itself from the table.
 fn hand_out(
     channel: &[u8],
     message: &[u8],
@@ -266,12 +269,12 @@ fn hand_out(
     readers
 }
 
-/// Returns whether any client of this process reads a channel.
+/// Returns whether any client of this process has subscribed to a channel or a pattern.
 pub fn has_readers() -> bool {
     with(|table| !table.channels.is_empty() || !table.patterns.is_empty())
 }
 
-/// Returns all clients of this process that read a channel.
+/// Returns all clients of this process that have subscribed to a channel or a pattern.
 pub fn readers() -> Vec<u64> {
     with(|table| {
         let lists = table.channels.values().chain(table.patterns.values());
@@ -282,8 +285,9 @@ pub fn readers() -> Vec<u64> {
     })
 }
 
-/// Sends a message from outside of this process to its readers, or only to readers by patterns after `after`. If
-/// comparing the patterns takes too long, returns the pattern after which a later call continues.
+/// Sends a message from outside this process to the process's subscribers or, if `after` is given, only to subscribers
+/// by patterns after `after`. If the comparison of the patterns takes too long, returns the pattern after which a later
+/// call continues.
 pub fn publish_from_outside(
     channel: &[u8],
     message: &[u8],
@@ -291,7 +295,7 @@ pub fn publish_from_outside(
     looks: &mut usize,
     hub: &mut dyn Hub,
 ) -> Option<Box<[u8]>> {
-    // No client has the number 0, so nothing is written here.
+    // Nothing is written to this writer, because no client has the number 0.
     let mut nowhere = Writer::new(Protocol::Resp2, 0);
     let direct = match after {
         None => direct_readers(channel),

@@ -1,4 +1,4 @@
-//! Errors of commands on entries: errors that Redis has, too, and errors of a cache in Postgres.
+//! The errors of commands on entries: the errors that Redis has, too, and those of a cache in Postgres.
 //!
 //! A message contains no key and no value, because messages reach the log.
 
@@ -24,26 +24,26 @@ pub enum CommandError<'a> {
     NoRight,
     /// SQL could not read the key.
     Key,
-    /// The bytes are not text, and the cache holds text.
+    /// The cache holds text, and the bytes are not valid text.
     NotText,
-    /// The cache's values are jsonb.
+    /// The cache holds jsonb, which this protocol cannot write.
     Json,
-    /// The command needs the table. A network process has only the copies in the tier.
+    /// The command needs the table, and a network process has only the copies in the tier.
     Table,
-    /// An error raised by the operation on the entries.
+    /// An error that the operation on the entries returned.
     Own(Box<Error>),
     /// The server or the transaction is read-only.
     ReadOnly,
     /// A row-level security policy or a trigger of the table prevented the write.
     NotCarriedOut,
-    /// The cache has watchers, which a write by this protocol would not notify.
+    /// The cache has watchers (`cache_watch`), which a write by this protocol would not notify.
     Watched,
     /// The hot tier cannot hold the entry.
     TooLarge,
     /// The cache was dropped, or has no slot in the tier.
     Gone,
     OutOfMemory,
-    /// EVAL of a script that is not in the published table.
+    /// EVAL of a script that is not in the table of supported scripts.
     UnknownScript,
     /// A known script got the wrong number of keys or arguments.
     ScriptArguments,
@@ -51,9 +51,9 @@ pub enum CommandError<'a> {
     TooManyKeys,
     NegativeKeys,
     ScriptFlush,
-    /// OBJECT IDLETIME, which Redis answers only under another eviction policy.
+    /// OBJECT IDLETIME, which Redis supports only under some eviction policies.
     NoIdleTime,
-    /// The queued requests exceed the limit of a connection.
+    /// The requests that the connection has queued exceed its limit.
     TooMuchKept,
     /// The commands of an EXEC would read and write too many bytes.
     TooMuchInExec,
@@ -65,7 +65,7 @@ pub enum CommandError<'a> {
     LongName,
     /// Comparing the name with all patterns takes too long.
     ComplexPatterns,
-    /// A message has readers in another network process and does not fit in the ring.
+    /// A message has subscribers in another network process, but does not fit in the ring.
     TooLongForOthers,
 }
 
@@ -81,8 +81,8 @@ impl From<OutOfMemory> for CommandError<'_> {
     }
 }
 
-/// Converts an error of the entries to a reply. An error that the client did not cause is raised instead; the tier
-/// returns no error of that kind.
+/// Converts an error of the entries to a reply. Raises an error that the client did not cause; the tier returns no such
+/// error.
 impl From<Error> for CommandError<'_> {
     fn from(error: Error) -> Self {
         match error {

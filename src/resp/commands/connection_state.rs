@@ -1,13 +1,14 @@
 //! The state that a connection keeps between commands: the transaction that it collects (MULTI), the keys that it
-//! watches (WATCH), and the channels that it subscribes to.
+//! watches (WATCH), and the channels to which it has subscribed.
 //!
 //! It does not run the transaction: EXEC returns the collected requests, and `dispatch` runs them one after the other.
-//! No other client runs until the last one is done: this process runs one client at a time, and `pg::resp::gate` keeps
-//! the other network processes out. SQL sessions may change entries of memory caches between two of the commands.
+//! No other client's command runs in between, because this process serves one client at a time, and `pg::resp::gate`
+//! excludes the other network processes. But SQL sessions may change entries of memory caches between two of the
+//! requests.
 //!
-//! A watched key counts as changed if any session has written, removed, cleared or evicted it, or if it has expired. A
-//! change of another key counts, too, with a probability of about 1 in 16,384: the transaction is aborted without need,
-//! and its client tries again, as after any abort.
+//! A watched key counts as changed if any session has written, removed, cleared or evicted it, or if it has expired.
+//! With a probability of about 1 in 16,384, a change of another key counts, too. The transaction is then aborted
+//! without need, and its client tries again, as after any abort.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -29,7 +30,7 @@ use crate::resp::commands::command_error::{CommandError, Done};
 /// The number of keys that one connection may watch.
 const MOST_WATCHED: usize = 4096;
 
-/// The state of a connection: usually empty, and then eight bytes.
+/// The state of a connection. It is usually empty, and then takes only eight bytes.
 #[derive(Default)]
 pub struct State(Option<Box<Kept>>);
 
@@ -42,7 +43,7 @@ struct Kept {
     watched: HashMap<WatchedKey, Watched>,
     /// The watched keys of a table.
     rows: WatchedRows,
-    /// Counts changes for as long as keys are watched.
+    /// Makes writers count changes, as long as keys are watched.
     watching: Option<Watching>,
     subscriptions: Option<Subscriptions>,
     /// Messages that the client has published to itself. They are sent after its reply.
@@ -53,7 +54,7 @@ struct Kept {
 struct Collected {
     bytes: Vec<u8>,
     requests: usize,
-    /// Whether one of the requests may write. CLIENT PAUSE WRITE then holds EXEC back.
+    /// Whether one of the requests may write, so that CLIENT PAUSE WRITE holds EXEC back.
     writes: bool,
 }
 
@@ -63,27 +64,27 @@ type WatchedKey = (CacheId, Vec<u8>);
 /// A key as it was when the connection began to watch it.
 struct Watched {
     cache: Rc<Cache>,
-    /// The entry under the key. None: the cache had no slot in the tier, and so no entries.
+    /// What the entry under the key was; None if the cache had no slot in the tier, and so no entries.
     sight: Option<Sight>,
 }
 
-/// Whether a request is to be run, decided before its arguments are read.
+/// Whether to run a request, as decided before its arguments are parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// The request is to be run.
+    /// The caller must run the request.
     Run,
-    /// The request is collected or refused, and answered.
+    /// The request was collected or refused, and its reply is written.
     Answered,
 }
 
 impl State {
-    /// Returns whether the connection is in a transaction: MULTI was run, and neither EXEC nor DISCARD after it.
+    /// Returns whether the connection is in a transaction, which MULTI begins and EXEC or DISCARD ends.
     pub fn in_transaction(&self) -> bool {
         self.0.as_ref().is_some_and(|kept| kept.collected.is_some())
     }
 
-    /// Admits a request of a client that may send commands. In a transaction, collects the request; all collected
-    /// requests take at most `limit` bytes.
+    /// Decides whether to run a request of a client that may send commands. In a transaction, collects the request
+    /// instead; all collected requests may take at most `limit` bytes.
     pub fn admit(&mut self, args: Args<'_>, limit: usize, out: &mut Writer) -> Admitted {
         let entry = match Command::check(args) {
             Ok(entry) => entry,
@@ -99,7 +100,7 @@ impl State {
         if !self.in_transaction() || entry.has(rule::UNQUEUED) {
             return Admitted::Run;
         }
-        // EXEC cannot wait for the executor that checks the role.
+        // The command cannot be queued, because EXEC cannot wait for the executor that checks the role.
         if Command::names_role(entry, args) {
             self.refuse();
             Failure::NotInMulti.write(out);
@@ -109,7 +110,7 @@ impl State {
         Admitted::Answered
     }
 
-    /// Notes that a command was refused: if the connection is in a transaction, its EXEC fails.
+    /// Records that a command was refused, so that the EXEC of the connection's transaction, if any, fails.
     pub fn refuse(&mut self) {
         if let Some(kept) = self.0.as_mut().filter(|kept| kept.collected.is_some()) {
             kept.refused = true;
@@ -161,7 +162,7 @@ impl State {
         Ok(())
     }
 
-    /// Runs EXEC. Returns the collected requests, whose replies must follow. None: EXEC is answered already.
+    /// Runs EXEC. Returns the collected requests, whose replies must follow; None if EXEC is already answered.
     pub fn exec(&mut self, clock: Timestamp, out: &mut Writer) -> Option<Queue> {
         let kept = self.0.as_mut().filter(|kept| kept.collected.is_some());
         let Some(kept) = kept else {
@@ -215,13 +216,13 @@ impl State {
             return Err(CommandError::TooManyWatched);
         }
         if kept.watching.is_none() {
-            kept.watching = Watching::begin(); // before the first look at a key
+            kept.watching = Watching::begin(); // must precede the first look at a key
         }
-        // A longer key never has an entry, so keeping it would waste memory.
+        // A longer key can have no entry, so it need not be watched.
         let keys = keys.iter().filter(|key| key.len() <= key::MAX_BYTES);
         for key in keys {
             let sight = entries.map(|entries| entries.sight(&entries.key(key)));
-            // A key that is watched already stays watched from its first WATCH.
+            // A key that is already watched keeps the state of its first WATCH.
             let name = (call.target.cache.id, key.to_vec());
             kept.watched.entry(name).or_insert_with(|| Watched {
                 cache: Rc::clone(&call.target.cache),
@@ -270,7 +271,7 @@ impl State {
         out.simple("OK");
     }
 
-    /// Ends the transaction and the watch.
+    /// Ends the transaction and all watches.
     fn end(&mut self) {
         let subscriptions = self.0.take().and_then(|kept| kept.subscriptions);
         if subscriptions.is_some() {
@@ -278,7 +279,7 @@ impl State {
         }
     }
 
-    /// Keeps messages of a client to itself until its reply is written. Returns false if there is no room.
+    /// Keeps messages of a client to itself until its reply is written. Returns false if they exceed `room`.
     pub(super) fn keep_own_messages(&mut self, messages: &[u8], room: usize) -> bool {
         if messages.is_empty() {
             return true;
@@ -341,7 +342,7 @@ impl Watched {
         let now = Entries::of(&self.cache, clock);
         let sight = now.map(|entries| entries.sight(&entries.key(key)));
         match (self.sight, sight) {
-            // The cache had no slot at WATCH and has one now, so any entry is new.
+            // The cache had no slot at WATCH and has a slot now, so any entry is new.
             (None, Some(sight)) => sight.is_present(),
             (Some(before), Some(now)) => before.differs(&now),
             (before, now) => before.is_some() != now.is_some(),
@@ -350,7 +351,7 @@ impl Watched {
 }
 
 impl Collected {
-    /// Keeps a request in the form in which clients send it.
+    /// Collects a request, in the form in which clients send it.
     fn add<'a>(&mut self, args: Args<'_>, limit: usize) -> Done<'a> {
         let size: usize = 24
             + args
@@ -369,14 +370,14 @@ impl Collected {
     }
 }
 
-/// The requests of a transaction that runs.
+/// The requests of a transaction that EXEC runs.
 pub struct Queue {
     cuts: Batch,
     bytes: Vec<u8>,
 }
 
 impl Queue {
-    /// Returns all requests in the form in which programs send them.
+    /// Returns all requests, in the form in which clients send them.
     pub fn into_requests(self) -> Vec<u8> {
         self.bytes
     }

@@ -1,5 +1,5 @@
-//! Gives one command access to the entries of a cache: checks privileges, keys, values and deadlines, all before any
-//! entry is changed.
+//! Gives one command access to the entries of a cache. Checks privileges, keys, values and deadlines before any entry
+//! is changed.
 
 use pgcache_resp::{Expiry, Failure, Lifetime};
 use pgcache_store::NO_DEADLINE;
@@ -64,7 +64,7 @@ impl<'t, S: Served> Call<'t, S> {
         S::admits(self.target, privileges)
     }
 
-    /// Returns the entries for reading. None: the cache has none.
+    /// Returns the entries for reading; None if the cache has none.
     #[inline]
     pub fn to_read<'a>(&self, privileges: Privileges) -> Done<'a, Option<&S>> {
         self.needs(privileges)?;
@@ -104,7 +104,7 @@ impl<'t, S: Served> Call<'t, S> {
         moment::to_unix_time(self.now, 1000)
     }
 
-    /// Returns the deadline of an entry for which the command gives none: the default of the cache.
+    /// Returns the deadline of an entry for which the command gives no deadline: the default of the cache.
     #[inline]
     pub fn default_deadline<'a>(&self) -> Done<'a, Timestamp> {
         match self.settings().ttl {
@@ -116,7 +116,7 @@ impl<'t, S: Served> Call<'t, S> {
         }
     }
 
-    /// Returns the deadline of a given lifetime. Fails if the lifetime is not above zero.
+    /// Returns the deadline that a lifetime gives. Returns an error if the lifetime is not above zero.
     pub fn deadline<'a>(
         &self,
         lifetime: &Lifetime<'a>,
@@ -126,8 +126,8 @@ impl<'t, S: Served> Call<'t, S> {
         Ok(self.moment(moment, lifetime.absolute))
     }
 
-    /// Converts a moment of Redis to a deadline. A relative moment is counted from now, including now's fraction of a
-    /// millisecond. A moment beyond the range of timestamptz means no deadline.
+    /// Converts a Redis time to a deadline. A relative time is counted from now, including now's fraction of a
+    /// millisecond. A time beyond the range of timestamptz means no deadline.
     pub fn moment(&self, milliseconds: i64, absolute: bool) -> Timestamp {
         let fraction = match absolute {
             true => 0,
@@ -140,7 +140,7 @@ impl<'t, S: Served> Call<'t, S> {
         i64::try_from(deadline).unwrap_or(clock::BEGIN)
     }
 
-    /// Changes an entry depending on its present state; see [`store::Store::change`].
+    /// Changes an entry depending on its current state; see [`store::Store::change`].
     #[inline]
     pub fn change<'a, R>(
         &self,
@@ -160,7 +160,7 @@ impl<'t, S: Served> Call<'t, S> {
         }
     }
 
-    /// Returns the deadline of an expiry that is a ttl from now.
+    /// Returns the deadline of an expiry that is given as a ttl from now; None for any other expiry.
     pub fn sliding(&self, expiry: &Expiry<'_>, command: &'static str) -> Option<Timestamp> {
         match expiry {
             Expiry::At(lifetime) if !lifetime.absolute => self.deadline(lifetime, command).ok(),
@@ -173,7 +173,7 @@ impl<'t, S: Served> Call<'t, S> {
         deadline <= self.now
     }
 
-    /// Returns the length of a live value, without counting a read of a memory cache. None: these entries do not have
+    /// Returns the length of a live value, without counting a read of a memory cache; None if these entries do not have
     /// the value.
     pub fn length_of(&self, key: &[u8]) -> Option<usize> {
         self.needs(Privileges::READ).ok()?;
@@ -194,10 +194,10 @@ impl<'t, S: Served> Call<'t, S> {
         self.counted(entries, seen)
     }
 
-    /// Counts a read.
+    /// Counts a read, and returns its result. Returns an error if the table may have the entry that the copies lack.
     #[inline]
     pub fn counted<'a>(&self, entries: &S, seen: Option<EntryMeta>) -> Done<'a, Option<EntryMeta>> {
-        // The table may have the entry.
+        // The copies lack the entry, but the table may have it.
         if seen.is_none() && S::is_partial(self.target) {
             return Err(CommandError::Table);
         }
@@ -230,7 +230,7 @@ impl<'t, S: Served> Call<'t, S> {
         Ok(all)
     }
 
-    /// Returns the deadline of a write, from its expiry and the present entry.
+    /// Returns the deadline of a write, from its expiry and the current entry.
     pub fn deadline_of<'a>(
         &self,
         expiry: &Expiry<'a>,
@@ -247,8 +247,8 @@ impl<'t, S: Served> Call<'t, S> {
 }
 
 /// Returns the entries of a cache at this moment. For a table these are the copies in the tier, and only if a session
-/// could use copies now: see `cache::table::copies`. A network process changes no rows, and each iteration of its event
-/// loop counts as a new statement.
+/// could use copies now (see `cache::table::copies`). Copies may be used here, because a network process changes no
+/// rows, and each iteration of its event loop counts as a new statement.
 fn entries_of(target: &Target, now: Timestamp) -> Option<Entries<'_>> {
     if target.is_table() && (!guc::hot_tier() || session::in_recovery()) {
         return None;
@@ -256,7 +256,7 @@ fn entries_of(target: &Target, now: Timestamp) -> Option<Entries<'_>> {
     Entries::of(&target.cache, now)
 }
 
-/// Returns a deadline in the form of Redis. None: the entry has none.
+/// Returns a deadline in Redis' form; None if the entry has no deadline.
 pub fn unix_deadline(seen: &EntryMeta) -> Option<i64> {
     raw::has_deadline(seen).then(|| moment::to_unix_time(seen.deadline, 1000))
 }
@@ -266,10 +266,10 @@ fn is_plain(key: &[u8]) -> bool {
     key.iter().all(|byte| (1..0x80).contains(byte))
 }
 
-/// Returns the error of Redis for a value that is not an integer.
+/// Returns Redis' error for a value that is not an integer.
 pub fn not_an_integer<'a>() -> CommandError<'a> {
     CommandError::Redis(Failure::NotInteger)
 }
 
-/// Milliseconds from 1970 to 2000, where timestamps begin.
+/// Milliseconds from 1970 to 2000, from which Postgres counts timestamps.
 const EPOCH: i128 = 946_684_800_000;

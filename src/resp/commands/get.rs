@@ -1,8 +1,9 @@
-//! GET of memory caches and of copies in the tier. Copies a long value in pieces, so that other clients get their turns
-//! between two pieces, and sends nothing before the value is complete.
+//! Runs GET on memory caches and on copies in the tier. Copies a long value in pieces, between which other clients are
+//! served, and sends nothing before the value is complete.
 //!
-//! Guards that a reply is the value at one moment, that of its last piece. If the entry was written, removed, evicted
-//! or cleared, or has expired since the first piece, the command starts over with the client's current privileges.
+//! The reply must be the value at one moment, the moment of its last piece. So if the entry was written, removed,
+//! evicted or cleared, or has expired since the first piece, the command starts again with the client's current
+//! privileges.
 
 use pgcache_resp::Writer;
 use pgcache_store::{Piece, Reading};
@@ -15,16 +16,16 @@ use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::entry_access::Call;
 use crate::resp::commands::strings;
 
-/// The number of attempts to copy a value in pieces while writers keep changing it. After these it is copied in one
+/// The number of attempts to copy a value in pieces. If writers keep changing the value, it is then copied in one
 /// piece.
 const TRIES: u8 = 3;
-/// The number of bytes of a reply besides the value.
+/// The number of bytes in a reply in addition to the value.
 const AROUND: usize = 32;
 
 /// The progress of a GET.
 #[derive(Debug)]
 pub enum Position {
-    /// No piece of the present value is copied. The number of attempts that changes of the value have made void.
+    /// No piece of the current value is copied. Holds the number of attempts that failed because the value changed.
     Begins(u8),
     Reads(Long),
 }
@@ -48,7 +49,7 @@ impl Position {
     }
 }
 
-/// Copies the next piece of a GET. Returns the remaining work. None: the command is answered.
+/// Copies the next piece of a GET. Returns the remaining work, or None if the command is answered.
 #[inline]
 pub fn get<'a>(
     call: &Call,
@@ -75,8 +76,8 @@ pub fn get<'a>(
     }
 }
 
-/// Begins to copy in pieces. After [`TRIES`] attempts the value is copied in one piece. A value beyond the output limit
-/// is copied in one piece, too, because its client is disconnected in any case.
+/// Begins to copy a value in pieces. Copies it in one piece after [`TRIES`] attempts, and if it exceeds the output
+/// limit, because then the client is disconnected in any case.
 fn begin<'a>(
     call: &Call,
     key: &[u8],
@@ -111,7 +112,7 @@ fn read_on<'a>(
     let Some(entries) = call.to_read(Privileges::READ)? else {
         return anew;
     };
-    // Memory is allocated here, not under the lock.
+    // Allocates the memory here, because no memory may be allocated under the lock.
     let into = long.reply.piece(long.reading.next());
     match entries.read_on(&entries.key(key), &mut long.reading, into) {
         Piece::Copied => Ok(Some(Position::Reads(long))),

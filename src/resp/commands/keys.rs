@@ -16,7 +16,7 @@ use crate::cache::memory::raw::has_deadline;
 use crate::pg::catalog::privilege::Privileges;
 use crate::resp::commands::command_error::{CommandError, Done};
 
-/// Returns the metadata of an entry, and counts a read. None: the key has no entry.
+/// Returns the metadata of an entry, and counts a read; None if the key has no entry.
 fn look<'a, S: Served>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<EntryMeta>> {
     Ok(match call.to_read(Privileges::READ)? {
         None => None,
@@ -24,7 +24,7 @@ fn look<'a, S: Served>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<EntryM
     })
 }
 
-/// TYPE.
+/// Runs TYPE.
 pub fn kind<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
     out.simple(match look(call, key)? {
         Some(_) => "string",
@@ -33,7 +33,7 @@ pub fn kind<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> 
     Ok(())
 }
 
-/// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
+/// Runs EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
 pub fn expire<'a, S: Served>(
     call: &Call<'_, S>,
     name: &'a [u8],
@@ -48,7 +48,7 @@ pub fn expire<'a, S: Served>(
     let key = entries.key(name);
     let allows = |entry: &dyn Present| when.allows(unix_deadline(&entry.meta()), moment);
     let done = match moment <= call.unix_now() {
-        // Deletes the key even if it has no entry, so that a fetch that began before stores nothing.
+        // Deletes the key even if it has no entry, so that a fetch that has already begun stores nothing.
         true if when.is_always() => entries.delete_each(iter::once(name))? > 0,
         true => entries.remove(&key, allows)?,
         false if when.is_always() && !lifetime.absolute => entries.slide(&key, deadline)?,
@@ -58,7 +58,7 @@ pub fn expire<'a, S: Served>(
     Ok(())
 }
 
-/// TTL and PTTL; EXPIRETIME and PEXPIRETIME, which return the moment itself.
+/// Runs TTL and PTTL, and EXPIRETIME and PEXPIRETIME, which return the deadline as a time.
 pub fn deadline<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
@@ -77,7 +77,7 @@ pub fn deadline<'a, S: Served>(
     Ok(())
 }
 
-/// PERSIST.
+/// Runs PERSIST.
 pub fn persist<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
     let entries = call.to_write(Privileges::WRITE)?;
     let has = |entry: &dyn Present| has_deadline(&entry.meta());
@@ -86,8 +86,8 @@ pub fn persist<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) 
     Ok(())
 }
 
-/// RENAME and RENAMENX. The two entries change one after the other; between the changes a SQL session may find both
-/// entries.
+/// Runs RENAME and RENAMENX. The two entries change one after the other, so an SQL session may find both entries in
+/// between.
 pub fn rename<'a, S: Served>(
     call: &Call<'_, S>,
     from: &'a [u8],
@@ -113,7 +113,7 @@ pub fn rename<'a, S: Served>(
         if !entries.put_or_remove(&to_key, new, condition)? {
             break false;
         }
-        // If the entry changes after this copy, the next round renames its new state.
+        // If the entry changes after this copy, nothing is removed, and the next round renames its new state.
         let copied = Some((seen, value(&seen, &buffers.found)));
         let is_it = |entry: &dyn Present| is_unchanged(Some(entry), copied);
         if entries.remove(&from_key, is_it)? {
@@ -136,7 +136,7 @@ fn new_of<'b>(seen: &EntryMeta, found: &'b [u8]) -> NewEntry<'b> {
     }
 }
 
-/// COPY, within one cache or to another one.
+/// Runs COPY within one cache or to another cache.
 pub fn copy<'a, S: Served, T: Served>(
     call: &Call<'_, S>,
     from: &'a [u8],
@@ -172,7 +172,7 @@ pub fn copy<'a, S: Served, T: Served>(
     Ok(())
 }
 
-/// OBJECT, for the subcommands that name a key.
+/// Runs the subcommands of OBJECT that name a key.
 pub fn object<'a, S: Served>(
     call: &Call<'_, S>,
     question: &str,
@@ -189,7 +189,7 @@ pub fn object<'a, S: Served>(
         return Ok(());
     }
     match question {
-        // Redis reports its internal representation here; programs read it to learn what a value costs.
+        // Redis reports its internal representation, by which programs estimate what a value costs.
         "encoding" => {
             let seen = entries.get(&entries.key(key), &mut buffers.found)?;
             let found = seen.map_or(&[][..], |seen| value(&seen, &buffers.found));
@@ -206,7 +206,7 @@ pub fn object<'a, S: Served>(
     Ok(())
 }
 
-/// MEMORY USAGE.
+/// Runs MEMORY USAGE.
 pub fn usage<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
     let size = match call.to_read(Privileges::READ)? {
         None => None,
@@ -219,7 +219,7 @@ pub fn usage<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) ->
     Ok(())
 }
 
-/// Removes an entry if it has this value. Returns whether it did. For scripts.
+/// Removes an entry if it has this value. Returns whether it was removed. Scripts use this.
 pub fn remove_equal<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
@@ -230,8 +230,8 @@ pub fn remove_equal<'a, S: Served>(
     Ok(entries.remove_if(&entries.key(key), condition)?)
 }
 
-/// Changes an entry depending on its present state; see [`crate::cache::entries::store::Store::change`].
-/// For scripts.
+/// Changes an entry depending on its current state; see [`crate::cache::entries::store::Store::change`]. Scripts use
+/// this.
 pub fn change<'a, S: Served, R>(
     call: &Call<'_, S>,
     key: &[u8],

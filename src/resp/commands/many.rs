@@ -1,5 +1,4 @@
-//! Commands on many keys, such as MGET, DEL and MSET. They run in pieces, so that other clients get their turns between
-//! two pieces.
+//! Commands on many keys, such as MGET, DEL and MSET. They run in pieces, between which other clients are served.
 
 use pgcache_resp::{Args, Condition, Expiry, Writer};
 
@@ -11,21 +10,21 @@ use crate::pg::catalog::privilege::Privileges;
 use crate::pg::shmem::slot::Counter;
 use crate::resp::commands::command_error::{CommandError, Done};
 
-/// The number of keys or values that one piece validates at most.
+/// The maximum number of keys or values that one piece validates.
 const JUDGED: usize = 512;
 
 /// The progress of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position {
-    /// Keys that are done. While a command validates all keys before it stores the first one, `judged` counts those
-    /// that are valid.
+    /// The number of keys that are done. A command may validate all keys before it stores the first entry; `judged`
+    /// counts the keys that it has validated.
     pub done: usize,
     judged: usize,
-    /// How many of the keys existed.
+    /// The number of these keys that existed.
     pub hits: i64,
 }
 
-/// Returns the next piece of the arguments and whether it is the last one. Each key has `each` arguments.
+/// Returns the next piece of the arguments, and whether it is the last piece. Each key has `each` arguments.
 fn piece<'a, S: Served>(args: Args<'a>, progress: &Position, each: usize) -> (Args<'a>, bool) {
     let (rest, room) = (args.from(progress.done * each), S::PIECE * each);
     (rest.first(room), rest.len() <= room)
@@ -41,12 +40,13 @@ pub fn get<'a, S: Served>(
 ) -> Done<'a, bool> {
     let before = out.as_bytes().len();
     let is_partial = S::is_partial(call.target);
-    // If one key needs the table, all keys are read from the table, so the reply must not have begun.
+    // If one key needs the table, all keys are read from the table. So the reply must not have begun, and copies can
+    // answer only a command of one piece.
     if is_partial && keys.len() > S::PIECE {
         return Err(CommandError::Table);
     }
     let (part, is_last) = piece::<S>(keys, progress, 1);
-    // Once the reply has begun, each key must get an element, even if the cache is gone.
+    // Once the reply has begun, it must contain an element for each key, even if the cache no longer exists.
     let entries = match call.to_read(Privileges::READ) {
         Err(error) if progress.done > 0 => {
             part.iter().for_each(|_| error.write(out));
@@ -63,8 +63,8 @@ pub fn get<'a, S: Served>(
         part.iter().for_each(|_| out.null());
         return Ok(is_last);
     };
-    // Copies are read one by one, and a commit may fall between two of them. If a commit fell between them, all keys
-    // are read from the table.
+    // Copies are read one by one. If a commit changed one of the keys in between, all keys are read from the table
+    // instead.
     let epochs = || match is_partial && part.len() > 1 {
         true => part
             .iter()
@@ -80,7 +80,7 @@ pub fn get<'a, S: Served>(
                 return Err(CommandError::Table);
             }
             Ok(seen) => out.bulk_or_null(shown(seen, found)),
-            // The reply continues; an error stands for a value that does not fit in memory.
+            // The reply continues, with an error in place of a value that does not fit in memory.
             Err(_) => out.error(&[b"OOM out of memory for this value"]),
         }
         Ok(seen.is_ok_and(|seen| seen.is_some()))
@@ -113,7 +113,7 @@ pub fn count<'a, S: Served>(
             None if is_partial => Err(CommandError::Table),
             _ => Ok(seen.is_some()),
         })?;
-        // Reads are counted only once no key needs the table; the table would count them again.
+        // Reads are counted only if no key needs the table, because reads from the table are counted there.
         count_reads(entries, part, hits as u64);
         progress.hits += hits;
     }
@@ -144,7 +144,7 @@ pub fn delete<'a, S: Served>(
     Ok(is_last)
 }
 
-/// Runs MSET. Validates all keys and values before it stores the first one.
+/// Runs MSET. Validates all keys and values before it stores the first entry.
 pub fn set<'a, S: Served>(
     call: &Call<'_, S>,
     pairs: Args<'a>,
@@ -169,7 +169,8 @@ pub fn set<'a, S: Served>(
     Ok(is_last)
 }
 
-/// Runs MSETNX, and MSETEX with its options, in one piece, so that no other client of this process runs in between.
+/// Runs MSETNX, and MSETEX with its options. Runs in one piece, so that no other client of this process is served in
+/// between.
 pub fn set_if<'a, S: Served>(
     call: &Call<'_, S>,
     pairs: Args<'a>,

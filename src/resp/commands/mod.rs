@@ -1,10 +1,10 @@
-//! Commands on the entries of a cache, answered as Redis answers them.
+//! Runs commands on the entries of a cache, and replies as Redis does.
 //!
 //! The same code serves memory caches in the event loop of a network process, and tables in a transaction of an
 //! executor (`crate::resp::executor::tables`). It reads no socket, knows no other connection and grants no privilege.
 //!
 //! On memory caches a command never waits, opens no transaction, runs no user-defined code and reads no catalog. A long
-//! command returns to the loop ([`Outcome::More`]) after some 100 µs.
+//! command returns to the event loop ([`Outcome::More`]) after some 100 µs.
 
 pub mod budget;
 pub mod channels;
@@ -42,14 +42,14 @@ pub use self::watched_rows::WatchedRows;
 pub enum Outcome {
     /// The command is answered.
     Done,
-    /// A piece is done; [`go_on`] does the next one before the connection's next command.
+    /// A piece is done. [`go_on`] must do the next piece before the connection's next command runs.
     More(Continuation),
     /// Nothing was done or written, because the cache was dropped or lost its slot in the tier. The caller must check
     /// the connection's role and cache again.
     Gone,
     /// The command does not concern entries. Nothing was done or written.
     NotOurs,
-    /// Only the table can answer: nothing was done, and the caller must discard output written so far.
+    /// Only the table can answer the command. Nothing was done, and the caller must discard output written so far.
     Table,
 }
 
@@ -58,7 +58,7 @@ pub enum Outcome {
 pub struct Continuation(Work);
 
 impl Continuation {
-    /// Returns whether the work so far counts for nothing, so that the command begins anew with fresh privileges.
+    /// Returns whether the command begins again, so that the caller must check its privileges again.
     pub fn begins_anew(&self) -> bool {
         matches!(self.0, Work::Get(get::Position::Begins(_)))
     }
@@ -102,7 +102,7 @@ pub fn run(
     )
 }
 
-/// Replies to PING, and to ECHO, which always has a message.
+/// Replies to PING with or without a message, and to ECHO, which always has one.
 pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
     match message {
         None => out.simple("PONG"),
@@ -126,7 +126,7 @@ pub fn on_state(command: &Command<'_>, state: &mut State, out: &mut Writer) {
     }
 }
 
-/// Does the next piece of a command. The command must be the one of the pieces before.
+/// Does the next piece of a command. `command` must be the same as for the earlier pieces.
 pub fn go_on(
     continuation: Continuation,
     command: &Parsed<'_>,
@@ -150,17 +150,17 @@ pub fn go_on(
     }
 }
 
-/// Writes the reply to a command on a table cache that executors do not run either.
+/// Writes the reply to a command that no process can run on a table cache.
 pub fn write_table(out: &mut Writer) {
     CommandError::Table.write(out);
 }
 
-/// Writes the reply for a cache that does not exist even after a new check.
+/// Writes the reply to a command whose cache does not exist, as a new check has confirmed.
 pub fn write_gone(out: &mut Writer) {
     CommandError::Gone.write(out);
 }
 
-/// Returns whether these privileges allow clearing the cache, and writes the error if not.
+/// Returns whether the privileges allow clearing the cache. Writes the error if they do not.
 pub fn may_clear(target: &Target, clock: Timestamp, out: &mut Writer) -> bool {
     let needed = Privileges::CLEAR;
     let done = match target.is_table() {
@@ -326,8 +326,8 @@ pub fn on_keys<'a, S: Served>(
     Ok(Piece::Last)
 }
 
-/// Returns whether copies of a table's entries can answer a command. They cannot if it has too many keys for one piece,
-/// because its reply could have begun before it meets a key that only the table has.
+/// Returns whether copies of a table's entries can answer a command. They cannot if the command has too many keys for
+/// one piece, because then its reply could begin before the command reaches a key that only the table has.
 pub fn fits_copies(command: &Parsed<'_>) -> bool {
     command.entry.has(rule::COPIES)
         && command.entry.key_places(command.args).count() <= served::PIECE
@@ -428,7 +428,8 @@ fn other<'a, S: Served>(
     Ok(Piece::Last)
 }
 
-/// Checks the option of MEMORY USAGE: how many elements of a list to sample. No cache holds lists.
+/// Checks the option of MEMORY USAGE, which sets how many elements of a list to sample. It has no effect, because no
+/// cache holds lists.
 fn samples(mut options: Args<'_>) -> Done<'_> {
     while let Some(option) = options.get(0) {
         let number = options

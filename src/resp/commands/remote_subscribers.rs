@@ -1,8 +1,10 @@
-//! PUBLISH and SUBSCRIBE across network processes: the subscriptions of other processes' clients, and messages to them.
+//! PUBLISH and SUBSCRIBE across network processes: finds the subscriptions of other processes' clients, and sends
+//! messages to them.
 //!
 //! Each network process lists the channels of its clients in a table that the other processes read. A message goes only
-//! to processes whose clients read its channel, through the ring that also carries messages of SQL. A process lists a
-//! client before the client gets the reply to SUBSCRIBE, so each later message reaches and counts it.
+//! to processes whose clients have subscribed to its channel, through the ring that also carries messages from SQL. A
+//! process lists a client before the client receives the reply to SUBSCRIBE, so each later message reaches the client
+//! and counts it.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -22,7 +24,7 @@ pub enum Sort {
     Pattern,
 }
 
-/// This process's part in the exchange of subscribers and messages.
+/// This process's access to the other processes' subscribers and to the ring.
 #[derive(Clone, Copy)]
 struct Elsewhere {
     own: usize,
@@ -35,15 +37,15 @@ thread_local! {
     static ELSEWHERE: Cell<Option<Elsewhere>> = const { Cell::new(None) };
 }
 
-/// The readers of a channel in other network processes.
+/// The subscribers of a channel in other network processes.
 #[derive(Default)]
 pub struct RemoteReaders {
     pub readers: usize,
-    /// The processes of these readers, and the processes whose readers are not known.
+    /// The processes of these subscribers, and the processes whose subscribers are unknown.
     networks: Vec<usize>,
 }
 
-/// Registers this process as the network process `own`, without any readers yet.
+/// Registers this process as network process `own`, with no subscribers yet.
 pub fn begin(own: usize, registry: ClientRegistry, peers: Option<MultiProcess>) {
     let Some((peers, messages)) = peers.zip(Messages::of_server()) else {
         return;
@@ -60,7 +62,8 @@ pub fn begin(own: usize, registry: ClientRegistry, peers: Option<MultiProcess>) 
     }));
 }
 
-/// Publishes that `count` clients of this network process read a name; `all` returns all names.
+/// Publishes that `count` clients of this network process have subscribed to a name. `all` returns all names with their
+/// counts.
 pub fn note<'n, I: Iterator<Item = (&'n [u8], usize)>>(
     sort: Sort,
     name: &[u8],
@@ -79,7 +82,7 @@ pub fn note<'n, I: Iterator<Item = (&'n [u8], usize)>>(
 }
 
 impl Elsewhere {
-    /// Returns the other running network processes, and the names that their clients read.
+    /// Returns the other running network processes, and the names to which their clients have subscribed.
     fn others(&self) -> impl Iterator<Item = (usize, &'static Readers)> {
         let (own, registry) = (self.own, self.registry);
         let all = self.peers.readers.iter().enumerate();
@@ -87,8 +90,8 @@ impl Elsewhere {
     }
 }
 
-/// Finds the readers of a channel in the other network processes. Returns None if `looks` comparisons are not enough
-/// for all patterns.
+/// Finds the subscribers of a channel in the other network processes. Returns None if `looks` comparisons are not
+/// enough for all patterns.
 pub fn readers_of(channel: &[u8], looks: &mut usize) -> Option<RemoteReaders> {
     let mut remote = RemoteReaders::default();
     let Some(elsewhere) = ELSEWHERE.get() else {
@@ -117,7 +120,7 @@ impl RemoteReaders {
         !self.networks.is_empty() && messages::cost(channel, text) > messages::MOST
     }
 
-    /// Sends a message to the processes of the readers, if there are any.
+    /// Sends a message to the processes of the subscribers, if there are any.
     pub fn send(&self, channel: &[u8], text: &[u8]) {
         let Some(elsewhere) = ELSEWHERE.get().filter(|_| !self.networks.is_empty()) else {
             return;
@@ -140,7 +143,7 @@ pub fn subscribers(channel: &[u8]) -> usize {
     ELSEWHERE.get().map_or(0, count)
 }
 
-/// Adds the names that clients of other network processes read.
+/// Adds the names to which clients of other network processes have subscribed.
 pub fn add_names(sort: Sort, names: &mut BTreeSet<Box<[u8]>>) {
     let Some(elsewhere) = ELSEWHERE.get() else {
         return;

@@ -1,14 +1,14 @@
-//! The Lua scripts that pgcache supports, identified by the SHA-1 of the text that a package sends, including blanks.
-//! The digests were computed from the packages.
+//! The Lua scripts that pgcache supports. Each is identified by the SHA-1 of the exact text that a package sends. The
+//! digests were computed from the packages.
 //!
 //! docs/door.md has the same list, and a test compares the two.
 
-/// The effect of a script. `KEYS` and `ARGV` are those that its package sends.
+/// What a script does. `KEYS` and `ARGV` are those that its package sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Native {
     /// Removes the key if its value is ARGV[1].
     DeleteEqual,
-    /// Removes each of the keys whose value is ARGV[1]. Returns how many.
+    /// Removes each of the keys whose value is ARGV[1]. Returns their number.
     DeleteEqualEach,
     /// Sets the key's time to ARGV[2] milliseconds if its value is ARGV[1].
     RenewEqual,
@@ -17,9 +17,10 @@ pub enum Native {
     /// Adds ARGV[2] milliseconds to the key's time if its value is ARGV[1]. With an ARGV[3] other than 0, sets the time
     /// to ARGV[2] milliseconds instead.
     ExtendEqual,
-    /// Sets all keys to ARGV[1] for ARGV[2] milliseconds if none of them exists. Returns how many.
+    /// Sets all keys to ARGV[1] for ARGV[2] milliseconds if none of them exists. Returns the number of keys set.
     AcquireAll,
-    /// Sets the time of all keys to ARGV[2] milliseconds if each has the value ARGV[1]. Returns how many.
+    /// Sets the time of all keys to ARGV[2] milliseconds if each has the value ARGV[1]. Returns the number of keys
+    /// changed.
     ExtendAll,
     /// Sets the key to ARGV[1] for ARGV[2] milliseconds if it does not exist. Replies as SET does.
     Acquire,
@@ -31,9 +32,9 @@ pub enum Native {
     SetUntil,
     /// Sets the key to ARGV[1] for ARGV[2] seconds if it does not exist. Fails as SETEX does.
     Add,
-    /// Adds ARGV[1].
+    /// Adds ARGV[1] to the key's number.
     Increment,
-    /// Adds ARGV[1] if the key exists.
+    /// Adds ARGV[1] to the key's number if the key exists.
     IncrementExisting,
     /// Counts in a window of ARGV[2] milliseconds. The window begins now if none is running or ARGV[1] is 1. Returns
     /// the count and the time left.

@@ -1,10 +1,11 @@
-//! EVAL, EVALSHA and SCRIPT. There is no Lua. Each script of a fixed table (`script_table`), which lists the scripts of
-//! common packages, runs as a native command.
+//! Runs EVAL, EVALSHA and SCRIPT, without Lua. A fixed table (`script_table`) lists the scripts of common packages, and
+//! each of them runs as a native command.
 //!
 //! A script is identified by the SHA-1 of its text, which EVALSHA also uses. So EVALSHA works without an earlier EVAL,
 //! and no script is loaded or kept.
 //!
-//! Guards that no other client of this process sees only some of a script's changes to several keys.
+//! A script that changes several keys must run in one piece, so that no other client of this process sees only some of
+//! its changes.
 
 use pgcache_resp::{Args, Failure, Writer, integer};
 use sha1_smol::Sha1;
@@ -116,7 +117,8 @@ impl<'a> Given<'a> {
         Ok(integer(self.arg(index)?).ok_or(Failure::NotInteger)?)
     }
 
-    /// Returns the deadline that is the milliseconds of an argument from now. Fails if the argument is not above zero.
+    /// Returns the deadline that is as many milliseconds from now as argument `index` says. Returns an error if the
+    /// argument is not above zero.
     fn lifetime(
         &self,
         call: &Call<'_, impl Served>,
@@ -206,7 +208,7 @@ impl<'a> Given<'a> {
         Ok(())
     }
 
-    /// Sets another deadline for the key if its value is ARGV[1]. `deadline` computes it from the present entry, or
+    /// Sets another deadline for the key if its value is ARGV[1]. `deadline` computes it from the current entry, or
     /// returns None to leave the entry unchanged.
     fn expire_equal(
         &self,
@@ -246,7 +248,7 @@ impl<'a> Given<'a> {
         self.expire_equal(call, buffers, deadline, out)
     }
 
-    /// Returns the moment in ARGV[2].
+    /// Returns the deadline at the time in ARGV[2].
     fn moment(&self, call: &Call<'_, impl Served>) -> Done<'a, i64> {
         match self.number(1)? {
             moment @ 1.. => Ok(call.moment(moment, true)),
@@ -292,12 +294,12 @@ impl<'a> Given<'a> {
         let mut keys = call.in_order(entries, self.keys.iter())?;
         keys.sort_unstable();
         keys.dedup();
-        entries.in_order(&mut keys); // spellings of one key stand beside each other
+        entries.in_order(&mut keys); // so that the spellings of one key are neighbours
         for (taken, key) in keys.iter().enumerate() {
             let new = NewEntry::spelled(value, deadline);
             let own = keys.get(..taken).unwrap_or_default();
             let is_new = entries.put_or_remove(&entries.key(key), new, If::Absent)?;
-            // Either a SQL session was faster, or the key occurs in two spellings and this script has just stored it.
+            // Either an SQL session was faster, or the key occurs in two spellings and this script has just stored it.
             let is_own = |own: &&[u8]| is_same_key(entries, own, key);
             if !is_new && !own.last().is_some_and(is_own) {
                 for own in own {
@@ -357,8 +359,8 @@ impl<'a> Given<'a> {
         Ok(())
     }
 
-    /// Adds one to the count. With `anew` the count begins at one if no window is running. The window begins now if
-    /// none is running or `resets` is set.
+    /// Adds one to the count. With `anew`, the count begins at one if no window is running. A window begins now if none
+    /// is running or if `resets` is set.
     fn count(
         &self,
         call: &Call<'_, impl Served>,
@@ -397,7 +399,7 @@ fn left(call: &Call<'_, impl Served>, seen: Option<&EntryMeta>) -> i64 {
     }
 }
 
-/// Returns the deadline that is so many milliseconds from now.
+/// Returns the deadline that is this many milliseconds from now.
 fn after<'a, S: Served>(
     call: &Call<'_, S>,
     milliseconds: i64,

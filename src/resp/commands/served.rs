@@ -1,5 +1,5 @@
-//! The trait [`Served`]: the methods that commands of this protocol need beside those of a [`Store`], above all the
-//! check that this protocol may serve the cache.
+//! The trait [`Served`]: the methods that commands of this protocol need in addition to those of a [`Store`], above all
+//! the check whether this protocol may serve the cache.
 
 use crate::cache::catalog::registry::Storage;
 use crate::cache::entries::store::Store;
@@ -11,10 +11,11 @@ use crate::resp::commands::command_error::{CommandError, Done};
 
 /// Entries that commands read and change.
 pub trait Served: Store {
-    /// The number of keys of one piece of a command. Other clients get their turns between two pieces.
+    /// The number of keys of one piece of a command. Other clients are served between two pieces.
     const PIECE: usize;
 
-    /// Fails if this protocol does not serve the cache. The caller has checked that the role has these privileges.
+    /// Returns an error if this protocol does not serve the cache. The caller has checked that the role has these
+    /// privileges.
     fn admits<'a>(target: &Target, privileges: Privileges) -> Done<'a>;
     /// Prepares the entries for a change by a command with these privileges.
     fn open<'a>(&self, privileges: Privileges) -> Done<'a>;
@@ -22,7 +23,7 @@ pub trait Served: Store {
     fn is_partial(target: &Target) -> bool;
 }
 
-/// The number of keys of one piece: some 20 µs of work.
+/// The number of keys of one piece, which take some 20 µs.
 pub const PIECE: usize = 128;
 
 impl Served for Entries<'_> {

@@ -13,7 +13,7 @@ use crate::cache::memory::raw::has_deadline;
 use crate::pg::catalog::privilege::Privileges;
 use crate::resp::commands::command_error::{CommandError, Done};
 
-/// GET.
+/// Runs GET.
 #[inline]
 pub fn get<'a, S: Served>(
     call: &Call<'_, S>,
@@ -30,7 +30,7 @@ pub fn get<'a, S: Served>(
     Ok(())
 }
 
-/// SET and its variants.
+/// Runs SET and its variants.
 pub fn set<'a, S: Served>(
     call: &Call<'_, S>,
     set: &Set<'a>,
@@ -56,8 +56,7 @@ pub fn set<'a, S: Served>(
     Ok(())
 }
 
-/// Returns the condition in a form that can be evaluated in place. None: the condition needs a copy of the present
-/// value.
+/// Returns the condition in a form that can be evaluated in place; None if it needs a copy of the current value.
 fn in_place(condition: Condition<'_>) -> Option<If<'_>> {
     Some(match condition {
         Condition::Always => If::Always,
@@ -71,7 +70,7 @@ fn in_place(condition: Condition<'_>) -> Option<If<'_>> {
     })
 }
 
-/// Returns whether a condition holds for a copy of the present value.
+/// Returns whether a condition holds for a copy of the current value.
 fn allows_copy(condition: Condition<'_>, present: Copied<'_>) -> bool {
     let value = present.and_then(|(seen, value)| (!seen.negative).then_some(value));
     let has_digest =
@@ -121,7 +120,7 @@ fn set_by_old<'a, S: Served>(
     Ok(())
 }
 
-/// SETNX.
+/// Runs SETNX.
 pub fn set_if_absent<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
@@ -137,7 +136,7 @@ pub fn set_if_absent<'a, S: Served>(
     Ok(())
 }
 
-/// GETSET.
+/// Runs GETSET.
 pub fn get_set<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
@@ -156,7 +155,7 @@ pub fn get_set<'a, S: Served>(
     set(call, &command, buffers, out)
 }
 
-/// GETDEL.
+/// Runs GETDEL.
 pub fn get_delete<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
@@ -170,7 +169,7 @@ pub fn get_delete<'a, S: Served>(
     Ok(())
 }
 
-/// GETEX.
+/// Runs GETEX.
 pub fn get_expire<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
@@ -192,7 +191,8 @@ pub fn get_expire<'a, S: Served>(
         out.bulk_or_null(shown(&Some(seen), &buffers.found));
         return Ok(());
     }
-    // The entry that gets the deadline is the one whose value the reply contains.
+    // One change reads the value and sets the deadline, so the reply contains the value of the entry that gets the
+    // deadline.
     let seen = call.change(entries, &name, buffers, |present, _| {
         let Some((seen, _)) = present else {
             return Ok((Change::Keep, None));
@@ -205,7 +205,7 @@ pub fn get_expire<'a, S: Served>(
     Ok(())
 }
 
-/// DELEX.
+/// Runs DELEX.
 pub fn delete_if<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
@@ -219,7 +219,7 @@ pub fn delete_if<'a, S: Served>(
     };
     let entries = call.to_write(needs)?;
     if matches!(condition, Condition::Always) {
-        // Like DEL, which also voids the lease of an absent key.
+        // Runs as DEL, which also voids the lease of an absent key.
         out.integer(entries.delete_each(std::iter::once(key))?);
         return Ok(());
     }
@@ -239,7 +239,7 @@ pub fn delete_if<'a, S: Served>(
     Ok(())
 }
 
-/// DIGEST.
+/// Runs DIGEST.
 pub fn digest<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
@@ -268,7 +268,7 @@ fn digest_of(value: &[u8]) -> [u8; 16] {
     })
 }
 
-/// STRLEN.
+/// Runs STRLEN.
 pub fn length<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
     let seen = match call.to_read(Privileges::READ)? {
         None => None,
@@ -278,7 +278,7 @@ pub fn length<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -
     Ok(())
 }
 
-/// APPEND.
+/// Runs APPEND.
 pub fn append<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
@@ -306,7 +306,7 @@ fn seen_of<'s>(present: &'s Copied<'_>) -> Option<&'s EntryMeta> {
     present.as_ref().map(|(seen, _)| seen)
 }
 
-/// Makes room in the buffer for a value of this length, if the tier can hold it.
+/// Makes room in the buffer for a value of this length. Returns an error if the tier cannot hold the value.
 fn make_room<'a, S: Served>(
     entries: &S,
     key: &S::Key<'_>,
@@ -321,7 +321,7 @@ fn make_room<'a, S: Served>(
         .map_err(|_| CommandError::OutOfMemory)
 }
 
-/// SETRANGE.
+/// Runs SETRANGE.
 pub fn set_range<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
@@ -357,7 +357,7 @@ pub fn set_range<'a, S: Served>(
     Ok(())
 }
 
-/// GETRANGE.
+/// Runs GETRANGE.
 pub fn get_range<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
@@ -374,7 +374,7 @@ pub fn get_range<'a, S: Served>(
     Ok(())
 }
 
-/// Returns the bytes from one position to another, counted from the end if negative.
+/// Returns the bytes from one position to another; a negative position is counted from the end.
 fn range(value: &[u8], from: i64, to: i64) -> &[u8] {
     if from < 0 && to < 0 && from > to {
         return b"";
@@ -391,7 +391,7 @@ fn range(value: &[u8], from: i64, to: i64) -> &[u8] {
     }
 }
 
-/// INCR and its variants.
+/// Runs INCR and its variants.
 pub fn increment<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
@@ -413,7 +413,7 @@ pub fn increment<'a, S: Served>(
     Ok(())
 }
 
-/// Returns the present number, or 0 if the key has no value.
+/// Returns the current number, or 0 if the key has no value.
 pub fn number<'a>(present: &Copied<'_>) -> Done<'a, i64> {
     match present {
         Some((seen, value)) if !seen.negative => integer(value).ok_or_else(not_an_integer),
@@ -421,7 +421,7 @@ pub fn number<'a>(present: &Copied<'_>) -> Done<'a, i64> {
     }
 }
 
-/// INCRBYFLOAT.
+/// Runs INCRBYFLOAT.
 pub fn increment_float<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],
@@ -442,7 +442,7 @@ pub fn increment_float<'a, S: Served>(
     Ok(())
 }
 
-/// INCREX.
+/// Runs INCREX.
 pub fn increment_within<'a, S: Served>(
     call: &Call<'_, S>,
     increment: &IncrementWithin<'a>,
@@ -522,7 +522,7 @@ impl Sum {
         })
     }
 
-    /// Returns the value to store. None: the sum was out of bounds.
+    /// Returns the value to store; None if the sum was out of bounds.
     fn new_value(&self) -> Option<String> {
         match self {
             Sum::Integer { value, is_new, .. } => is_new.then(|| value.to_string()),

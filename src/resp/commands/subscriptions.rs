@@ -1,6 +1,7 @@
 //! The subscribers of each channel and pattern among this process's clients.
 //!
-//! Guards that no list names a closed connection: its entries are removed when its [`Subscriptions`] are dropped.
+//! No list may name a closed connection, so a connection is removed from all lists when its [`Subscriptions`] are
+//! dropped.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,11 +9,11 @@ use std::mem::ManuallyDrop;
 
 use crate::resp::commands::remote_subscribers::{self, Sort};
 
-/// The clients of each channel, or of each pattern. The map is ordered, so that a pass over all patterns can continue
-/// where it stopped.
+/// The clients of each channel, or of each pattern. The map is ordered, so that a pass over all patterns can stop and
+/// continue later.
 pub type Readers = BTreeMap<Box<[u8]>, Vec<u64>>;
 
-/// The clients of this process that read each channel and each pattern.
+/// The clients of this process that have subscribed to each channel and each pattern.
 #[derive(Default)]
 pub struct Table {
     pub channels: Readers,
@@ -20,7 +21,7 @@ pub struct Table {
 }
 
 thread_local! {
-    /// Never dropped, because connections may end after it.
+    /// Never dropped, because connections may end after thread-local values are dropped.
     static TABLE: ManuallyDrop<RefCell<Table>> = ManuallyDrop::default();
 }
 
@@ -60,7 +61,7 @@ impl Subscriptions {
         self.bytes
     }
 
-    /// Returns the bytes of memory that the names take. Each name is kept here and in the table.
+    /// Returns the bytes of memory that the names take, which are stored both here and in the table.
     pub fn held(&self) -> usize {
         2 * (self.bytes + self.count() * size_of::<Box<[u8]>>())
     }
@@ -103,8 +104,8 @@ impl Subscriptions {
         was_there
     }
 
-    /// Removes the connection from the readers of a name in the table. The name is no longer in the connection's own
-    /// set.
+    /// Removes the connection from the clients of a name in the table. The caller has removed the name from the
+    /// connection's set.
     pub fn forget(&mut self, sort: Sort, name: &[u8]) {
         self.bytes = self.bytes.saturating_sub(name.len());
         with(|table| {
@@ -120,7 +121,7 @@ impl Subscriptions {
     }
 }
 
-/// Publishes to the other network processes how many clients read a name.
+/// Publishes to the other network processes how many clients have subscribed to a name.
 fn publish_count(sort: Sort, name: &[u8], readers: &Readers) {
     let count = readers.get(name).map_or(0, Vec::len);
     let all = || {

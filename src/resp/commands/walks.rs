@@ -1,7 +1,7 @@
 //! Commands on all entries of a memory cache: SCAN, KEYS, RANDOMKEY, FLUSHDB. Each piece visits a bounded number of
-//! entries, so that other clients get their turns.
+//! entries, and other clients are served between two pieces.
 //!
-//! A cursor of SCAN is a place in the tier's index, where an entry never moves. So a scan from cursor 0 back to 0
+//! A cursor of SCAN is a position in the tier's index, in which entries never move. So a scan from cursor 0 back to 0
 //! returns each entry that exists during the whole scan, and the server keeps no state between two calls.
 
 use pgcache_resp::{Scan, Writer, matches};
@@ -13,16 +13,16 @@ use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::random;
 use crate::resp::commands::command_error::{CommandError, Done};
 
-/// The number of bytes of keys that are copied under one lock.
+/// The number of bytes of keys that are copied while one lock is held.
 const ROOM: usize = 16 << 10;
-/// The numbers of index slots and of entries that one piece visits at most. Eight slots are read at once; each entry
-/// may cost a cache miss of the processor.
+/// The maximum numbers of index slots and of entries that one piece visits. The bound for slots is higher, because
+/// eight slots are read at once, while each entry may cost a processor cache miss.
 const SLOTS: u64 = 32 << 10;
 const ENTRIES: usize = 512;
-/// The number of slots that one piece visits at most while it removes their entries.
+/// The maximum number of slots whose entries one piece removes.
 const SWEPT: u64 = 512;
 
-/// Keys copied out of the tier, under a lock, into memory that was allocated before.
+/// Keys that are copied out of the tier under a lock, into memory that was allocated before.
 #[derive(Debug, Default)]
 pub struct Keys {
     /// Each key, with its length before it.
@@ -37,7 +37,7 @@ impl Keys {
             .map_err(|_| CommandError::OutOfMemory)
     }
 
-    /// Copies a key. Returns whether there is room for another one.
+    /// Copies a key. Returns whether there is room for another key.
     fn take(&mut self, entry: &EntryRef) -> bool {
         let length = entry.header().key_len;
         let at = self.copied.len() + 4;
@@ -62,7 +62,7 @@ impl Keys {
         })
     }
 
-    /// Removes the keys from `from` onwards that do not match.
+    /// Removes the keys from position `from` on that do not match.
     fn keep_matching(&mut self, from: usize, pattern: &[u8]) {
         let (mut read, mut written) = (from, from);
         while let Some(length) = self
@@ -86,8 +86,8 @@ impl Keys {
     }
 }
 
-/// A walk over the cache's live entries from a place. Holds the place where it continues, and the numbers of slots and
-/// entries that this piece has visited.
+/// A walk over the cache's live entries. Holds the position at which it continues, the position at which this piece
+/// began, and the number of entries that this piece has visited.
 struct Walk<'e> {
     entries: &'e Entries<'e>,
     place: u64,
@@ -105,7 +105,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// Takes one step under one lock; `visit` returns false to end the step. Returns false when the walk is complete.
+    /// Takes one step under one lock, which ends when `visit` returns false. Returns false if the walk is complete.
     fn step(&mut self, mut visit: impl FnMut(&EntryRef) -> bool) -> bool {
         let looked = &mut self.looked;
         self.place = self.entries.walk(self.place, |entry| {
@@ -121,8 +121,7 @@ impl<'e> Walk<'e> {
     }
 }
 
-/// Runs SCAN. COUNT bounds the number of entries visited, and the number of slots to 64 times COUNT, but to no less
-/// than one piece.
+/// Runs SCAN. It visits at most COUNT entries, and at most 64 times COUNT slots, but at least the slots of one piece.
 pub fn scan<'a>(
     call: &Call,
     scan: &Scan<'a>,
@@ -216,8 +215,8 @@ pub fn keys<'a>(
     Ok(true)
 }
 
-/// Runs RANDOMKEY: returns the first key after a random place. So a key after a long gap without keys is more likely
-/// than other keys.
+/// Runs RANDOMKEY, which returns the first key after a random position. So a key after a long gap without keys is more
+/// likely than other keys.
 pub fn random_key<'a>(
     call: &Call,
     progress: &mut Option<(u64, bool)>,
@@ -247,7 +246,7 @@ pub fn random_key<'a>(
     }
     match (more, from_start) {
         (true, _) => *progress = Some((walk.place, from_start)),
-        // The walk began at a random place and has reached the end, so it continues once from the start.
+        // The walk began at a random position and has reached the end, so it continues once from the start.
         (false, false) => *progress = Some((0, true)),
         (false, true) => {
             out.null();

@@ -15,7 +15,7 @@ pub const ABSENT: u64 = 0;
 /// Watched keys of one table.
 #[derive(Default)]
 pub struct WatchedRows {
-    /// The table of the keys. None: there are no keys.
+    /// The table of the keys; None if there are no keys.
     relation: Option<Oid>,
     keys: Vec<(Vec<u8>, u64)>,
 }
@@ -37,13 +37,13 @@ impl WatchedRows {
         self.keys.is_empty()
     }
 
-    /// Returns whether all keys belong to this table. True if there are no keys.
+    /// Returns whether all keys belong to this table; true if there are no keys.
     pub fn is_of(&self, relation: Oid) -> bool {
         self.relation.is_none_or(|own| own == relation)
     }
 
-    /// Takes the fingerprints that an executor has sent, eight bytes for each key. Returns false if the bytes are not
-    /// one fingerprint for each key.
+    /// Stores the fingerprints that an executor has sent, eight bytes for each key. Returns false if the bytes are
+    /// anything else.
     pub fn learn(&mut self, numbers: &[u8]) -> bool {
         let Some(numbers) = numbers.strip_prefix(&[NUMBERS]) else {
             return false;
@@ -63,7 +63,7 @@ impl WatchedRows {
         };
         if fits {
             self.relation = self.relation.or(more.relation);
-            // A key that is watched already keeps the fingerprint of its first WATCH.
+            // A key that is already watched keeps the fingerprint of its first WATCH.
             let mut known: HashSet<Vec<u8>> = HashSet::new();
             known.extend(self.keys.iter().map(|(key, _)| key.clone()));
             let news = more.keys.into_iter();
@@ -79,8 +79,8 @@ impl WatchedRows {
     }
 }
 
-/// Returns the bytes before the commands of an EXEC on a table: the number of databases, the number of readers for each
-/// PUBLISH, and the watched keys.
+/// Returns the bytes that precede the commands of an EXEC on a table: the number of databases, the number of
+/// subscribers for each PUBLISH, and the watched keys.
 pub fn head(databases: usize, watched: &WatchedRows, readers: &[usize]) -> Vec<u8> {
     let number = |number: usize| (number as u32).to_le_bytes();
     let mut bytes = number(databases).to_vec();
@@ -103,9 +103,9 @@ type Watched<'b> = (&'b [u8], u64);
 /// The parts of an EXEC on a table.
 pub struct Head<'b> {
     pub databases: usize,
-    /// The number of readers for each PUBLISH.
+    /// The number of subscribers for each PUBLISH.
     pub readers: Vec<u32>,
-    /// Sorted by spelling.
+    /// The watched keys, sorted by spelling.
     pub watched: Vec<Watched<'b>>,
     /// The bytes before the first command.
     pub length: usize,

@@ -1,8 +1,8 @@
-//! FLUSHALL of several databases. It clears no database if the role may not clear one of them.
+//! Runs FLUSHALL of several databases. It clears no database if there is one that the role may not clear.
 //!
-//! Tables are cleared first, in one transaction of an executor, because that may fail. The request stays in the input
-//! while the executor works. Then the first piece hides all entries of the memory caches at once; the later pieces free
-//! their memory, and other clients get their turns between two pieces.
+//! Tables are cleared first, in one transaction of an executor, because this may fail. The request stays in the input
+//! while the executor works. Then the first piece hides all entries of the memory caches at once. The later pieces free
+//! their memory, and other clients are served between two pieces.
 
 use std::rc::Rc;
 
@@ -46,7 +46,7 @@ pub fn run(
     let Some((continuation, permission)) = session.unfinished.continued.take() else {
         let step = begin(core, session, command, replies);
         if !matches!(step, Progress::Wait | Progress::Starve | Progress::More) {
-            session.unfinished.flushing = Flushing::No; // the next FLUSHALL begins anew, however this one ended
+            session.unfinished.flushing = Flushing::No; // the next FLUSHALL begins from the start, however this FLUSHALL ended
         }
         return step;
     };
@@ -82,7 +82,7 @@ fn begin(
         };
         match client_permissions::permission_in(core, session, database, replies) {
             Ok(permission) => all.push(permission),
-            // The cache is distributed, and the protocol serves none of its entries.
+            // The cache is distributed, so it is skipped: the protocol serves none of its entries.
             Err(Progress::Done) if is_distributed(core) => replies.rewind(before),
             Err(step) => return step,
         }
@@ -105,8 +105,8 @@ fn begin(
             return Progress::Done;
         }
     };
-    // The list of caches may have changed while the executor worked, so each table of the present list must be one that
-    // the executor has cleared.
+    // The list of caches may have changed while the executor worked, so the executor may not have cleared every table
+    // of the current list.
     let is_left = |permission: &&Rc<Permission>| {
         permission.target.is_table() && !emptied.contains(&number(permission))
     };
@@ -160,7 +160,7 @@ fn ask(
     mut emptied: Vec<u32>,
 ) -> Progress {
     let mut relations: Vec<u32> = tables.iter().map(|permission| number(permission)).collect();
-    // Sorted, so that two requests that lock the same tables cannot deadlock.
+    // Locks are taken in sorted order, so that two requests that lock the same tables cannot deadlock.
     relations.sort_unstable();
     relations.dedup();
     let (Some(first), Some(role)) = (relations.first(), session.login.role) else {
@@ -191,7 +191,7 @@ fn ask(
     Progress::Wait
 }
 
-/// Takes the executor's answer; the request then runs again.
+/// Takes the executor's answer. The request then runs again.
 pub fn answered(session: &mut Session, reply: impl FnOnce(&mut dyn FnMut(&[u8]))) {
     let Flushing::Requested(tables) = std::mem::take(&mut session.unfinished.flushing) else {
         return;

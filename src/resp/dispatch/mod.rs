@@ -1,7 +1,7 @@
-//! Runs commands: on the connection and the server, on channels, on entries, and the commands that a transaction has
+//! Runs commands on the connection, the server, channels and entries, and the commands that a transaction has
 //! collected.
 //!
-//! Reading requests and sending replies belong to `network::serve`.
+//! `network::serve` reads the requests and sends the replies.
 
 mod flush_all;
 pub mod offload;
@@ -27,7 +27,7 @@ use crate::resp::shared::Core;
 use crate::resp::shared::client_permissions;
 use crate::resp::shared::tracking;
 
-/// The time after which an EXEC runs no further command of unbounded duration, because no other client is served until
+/// The time after which an EXEC refuses further commands of unbounded duration, because no other client is served until
 /// the EXEC ends.
 const LONGEST_WALKS: Duration = Duration::from_millis(100);
 
@@ -100,7 +100,7 @@ fn execute_here(
             channels::pong(*message, replies);
             Progress::Done
         }
-        // Subscriptions inside a transaction take effect for the commands after it.
+        // Subscriptions inside a transaction restrict only the commands after it.
         _ if !session.in_exec && channels::is_reader(&session.state, session.protocol) => {
             as_reader(core, session, command, replies)
         }
@@ -154,7 +154,7 @@ fn on_entries(
     }
     let anew = match session.unfinished.continued.take() {
         Some((continuation, _)) if continuation.begins_anew() => Some(continuation),
-        // A piece of the command is done, so the rest runs under the same permission.
+        // A piece of the command is already done, so the rest runs under the same permission.
         Some((continuation, permission)) => {
             tracking::reads_on(session);
             let (target, state) = (&permission.target, &mut session.state);
@@ -192,7 +192,7 @@ fn on_entries(
     }
 }
 
-/// Returns whether only the table, and no copy of its entries, can answer a command.
+/// Returns whether only the table can answer a command, and not the copies of its entries.
 fn needs_table(permission: &Permission, command: &Parsed<'_>) -> bool {
     permission.target.is_table()
         && command.entry.kind != Kind::NoEntries
@@ -267,7 +267,8 @@ fn came(
             commands::write_gone(replies);
             Progress::Done
         }
-        // Requests the permission again: the executor gives the cache a slot, or reports that the cache does not exist.
+        // Requests the permission again, so that the executor gives the cache a slot or reports that the cache does not
+        // exist.
         commands::Outcome::Gone => {
             permission.forget();
             session.unfinished.gone = true;
@@ -284,8 +285,8 @@ fn came(
     }
 }
 
-/// Runs the commands of a transaction one after the other. No command can wait here: the permissions on their caches
-/// either were requested when the commands were collected, or are unknown, and then the command is refused.
+/// Runs the commands of a transaction one after the other. No command can wait here. The permissions for the commands
+/// were requested when the commands were collected; a command whose permission is still unknown is refused.
 fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progress {
     if session.state.in_transaction() {
         match client_permissions::permission(core, session, replies) {
@@ -307,7 +308,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
         error.write(replies);
         return Progress::Done;
     }
-    // A silent client gets no array header. Each command may still change CLIENT REPLY for the rest.
+    // A client with CLIENT REPLY OFF receives no array header. Each command may still change CLIENT REPLY for the rest.
     if session.is_silent() {
         replies.rewind(before);
     }
@@ -364,7 +365,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
     }
 }
 
-/// Fails, before the first command of a transaction runs, if all commands together would cost too much.
+/// Returns an error, before the first command of a transaction runs, if all commands together would cost too much.
 fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &Queue) -> Done<'a> {
     let databases = databases_of(core, session, queue);
     let permission: Vec<_> = databases
@@ -401,8 +402,8 @@ fn databases_of(core: &Core, session: &Session, queue: &Queue) -> BTreeSet<u32> 
     databases
 }
 
-/// Returns the client's permission in a database. None: the permission is unknown, so the command is refused, because
-/// it would have to wait.
+/// Returns the client's permission in a database. Returns None if the permission is unknown; the command is then
+/// refused, because it would have to wait.
 fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Permission>> {
     let mut nowhere = Writer::new(session.protocol, 0);
     let permission = client_permissions::permission_in(core, session, database, &mut nowhere);
@@ -420,12 +421,12 @@ fn only_reads(command: &Parsed<'_>) -> bool {
     }
 }
 
-/// Returns whether the duration of a command is not bounded by its length and the length of the values.
+/// Returns whether a command may take longer than in proportion to its length and the length of the values.
 fn takes_its_time(command: &Parsed<'_>) -> bool {
     command.entry.kind == Kind::Long || command.entry.has(rule::DESCRIBES | rule::MAY_BE_SLOW)
 }
 
-/// Drops the reply of a command of an EXEC, which begins at `from`, if CLIENT REPLY suppresses it.
+/// Removes the reply to a command of an EXEC, which begins at `from`, if CLIENT REPLY suppresses it.
 fn silence(session: &mut Session, replies: &mut Writer, from: &mut usize) {
     if !std::mem::take(&mut session.is_loud) && session.is_silent() {
         replies.rewind(*from);
@@ -433,7 +434,7 @@ fn silence(session: &mut Session, replies: &mut Writer, from: &mut usize) {
     *from = replies.as_bytes().len();
 }
 
-/// Discards the transaction. Its error is written already.
+/// Discards the transaction, whose error is already written.
 fn refuse_exec(core: &Core, session: &mut Session, replies: &mut Writer) -> Progress {
     let before = replies.as_bytes().len();
     session.state.refuse();

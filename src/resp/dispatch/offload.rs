@@ -1,7 +1,8 @@
 //! Offloads commands that need the table: submits them to an executor, and makes the client wait for the replies. Later
-//! commands of the client's pipeline on the same cache join the first.
+//! commands of the client's pipeline on the same cache may join the first command.
 //!
-//! Guards a client's order: no command of a client runs while an earlier one is at an executor.
+//! A client's commands must run in their order, so no command of a client runs while an executor runs an earlier
+//! command of the client.
 
 use std::rc::Rc;
 
@@ -20,11 +21,11 @@ use crate::resp::session::{Flushing, Replies, Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::tracking;
 
-/// The numbers of commands, and of their bytes, that are offloaded together at most.
+/// The maximum numbers of commands, and of their bytes, that are offloaded together.
 const COMMANDS: u32 = 32;
 const BYTES: usize = 64 << 10;
 
-/// Begins to offload a command, so that later ones may join it. Refuses a command that no executor runs.
+/// Begins to offload a command, so that later commands may join it. Refuses a command that no executor runs.
 pub fn begin(
     core: &mut Core,
     session: &Session,
@@ -78,7 +79,7 @@ pub fn begin_copy(core: &mut Core, from: Rc<Permission>, to: Rc<Permission>) -> 
 }
 
 /// Returns whether a COPY must not run twice. A COPY to a memory cache must not, because the memory cache changes at
-/// once and stays changed if the transaction is rolled back. A COPY from a memory cache to a table may run twice, as
+/// once, and stays changed if the transaction is rolled back. A COPY from a memory cache to a table may run twice, like
 /// any write of a table.
 fn copies_once(from: &Permission, to: &Permission) -> bool {
     from.runs_user_code || to.runs_user_code || !to.target.is_table()
@@ -96,13 +97,13 @@ pub fn is_logged(permission: &Permission, command: &Parsed<'_>) -> bool {
     match command.kind() {
         Kind::Read | Kind::Watch | Kind::NoEntries => false,
         Kind::Write => writes_log(permission),
-        // Clearing any table writes to the log; the other long commands only read.
+        // Clearing a table writes to the log; the other long commands only read.
         Kind::Long => command.entry.flags & flag::WRITE != 0,
     }
 }
 
-/// Returns whether a write to this table is logged. True for a table with user-defined code or partitions, because
-/// these may write to logged tables.
+/// Returns whether a write to this table may be logged. This is so for a table with user-defined code or partitions,
+/// too, which may write to logged tables.
 pub fn writes_log(permission: &Permission) -> bool {
     let cache = &permission.target.cache;
     cache.storage == Storage::Logged || cache.partitioned || permission.runs_user_code
@@ -115,7 +116,7 @@ fn work(kind: Kind) -> Work {
     }
 }
 
-/// Returns whether the client's next command joins the pending batch. `end` is where the command ends in the input.
+/// Returns whether the client's next command joins the pending batch. `end` is the end of the command in the input.
 pub fn joins(
     core: &mut Core,
     session: &mut Session,

@@ -1,4 +1,4 @@
-//! MULTI and WATCH on a table. An EXEC is one transaction of an executor, which first locks the watched keys and
+//! Runs EXEC and WATCH on a table. An EXEC is one transaction of an executor, which first locks the watched keys and
 //! compares them.
 
 use std::rc::Rc;
@@ -38,7 +38,7 @@ pub fn exec(
     let (mut commands, mut is_long, mut logs) = (0, false, false);
     let mut readers = Vec::new();
     for args in queue.iter() {
-        // An invalid command is offloaded, too: its element of the reply is the error.
+        // An invalid command is offloaded, too, because its element of the reply must be its error.
         if let Ok(command) = Parsed::read(args) {
             if !is_for_table(core, session, &command) {
                 replies.rewind(before);
@@ -98,7 +98,7 @@ fn leaves(core: &Core, session: &Session, options: CopyOptions<'_>) -> bool {
     matches!(read, Ok((Some(other), _)) if other != session.database as usize)
 }
 
-/// Runs WATCH: an executor returns the fingerprints of the keys.
+/// Runs WATCH, for which an executor returns the fingerprints of the keys.
 pub fn watch(
     core: &mut Core,
     session: &mut Session,
