@@ -1,7 +1,7 @@
-//! The Redis protocol, served from inside the server.
+//! The Redis protocol, which the Postgres server itself serves.
 //!
 //! A folder uses only folders above it in this list; `t/lint/tests/floors.rs` checks this. `ipc` and `commands` do not
-//! use each other, nor do the last three.
+//! use each other, nor do `network`, `executor` and `supervisor`.
 //!
 //! - `net`: TLS, certificates and poll registration of a connection.
 //! - `auth`: authentication by pg_hba.conf, and the privileges of a role on a cache.
@@ -16,7 +16,7 @@
 //! - `executor`: the executor: catalog requests, and commands on tables in transactions.
 //! - `supervisor`: starts both kinds of processes, from the launcher.
 //!
-//! Guards that the protocol starts no process and takes no shared memory unless a port or a socket is set.
+//! Unless a port or a socket is set, the protocol must start no process and take no shared memory.
 
 mod auth;
 mod commands;
@@ -76,7 +76,7 @@ pub fn register() {
         failure::log("pgcache.resp_backs is obsolete: use pgcache.resp_executors".into());
     }
     // The sum includes pgcache's launcher, a worker that sweeps, and Postgres' launcher of logical replication. Without
-    // this check Postgres would only report that a process was not started.
+    // this check Postgres would only report that a process was not started, and not which setting is too low.
     let own = guc::resp::workers() + guc::resp::executors();
     let needed = own + 2 + usize::from(process::has_replication_launcher());
     let most = process::max_worker_processes();

@@ -1,7 +1,8 @@
 //! Keeps the processes of the Redis protocol running, as an additional task of the launcher.
 //!
-//! It does not leave restarts to Postgres: without their database the processes would fail every few seconds, each time
-//! with a FATAL in the log. So the launcher first checks that the database exists, and reports once what is missing.
+//! It does not leave restarts to Postgres, because without their database the processes would fail every few seconds,
+//! each time with a FATAL in the log. Instead the launcher first checks that the database exists, and reports only once
+//! what is missing.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -17,14 +18,14 @@ use crate::pg::session::failure;
 use crate::pg::worker::background::{self, Started};
 use crate::resp::ipc::catalog_request::WorkQueue;
 
-/// The least time between two starts of the same process.
+/// The minimum time between two starts of the same process.
 const START_AGAIN: Duration = Duration::from_secs(5);
 /// Interval at which the launcher checks that all processes run.
 const LOOK: Duration = Duration::from_secs(5);
 /// Interval at which the launcher checks while a process, the database or a worker slot is missing.
 const LOOK_FOR_MISSING: Duration = Duration::from_secs(1);
 
-/// A place for a process.
+/// A process that must run, and its last start.
 struct Place {
     kind: Kind,
     number: usize,
@@ -33,7 +34,7 @@ struct Place {
     not_before: Option<Instant>,
 }
 
-/// The missing resource that was reported.
+/// The missing resource that was last reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Nothing,
@@ -51,8 +52,8 @@ thread_local! {
     static SUPERVISOR: RefCell<Option<Supervisor>> = const { RefCell::new(None) };
 }
 
-/// Starts missing processes. Returns the time until the next check. None: neither a port nor a socket is set, so no
-/// process is needed.
+/// Starts missing processes. Returns the time until the next check; None if neither a port nor a socket is set, so that
+/// no process is needed.
 pub fn keep() -> Option<Duration> {
     SUPERVISOR.with_borrow_mut(|supervisor| {
         if supervisor.is_none() {
@@ -74,8 +75,8 @@ impl Supervisor {
                 not_before: None,
             }
         };
-        // The order is one executor, the network processes, the other executors. So clients are served even if
-        // max_worker_processes allows fewer processes.
+        // The processes start in this order: one executor, the network processes, the other executors. So clients are
+        // served even if max_worker_processes is too low for all processes.
         let mut executors = (0..settings::executors()).map(place(Kind::Executor));
         let first = executors.next();
         let networks = (0..settings::workers()).map(place(Kind::Network));
@@ -148,14 +149,14 @@ impl Supervisor {
     }
 }
 
-/// Returns the database of the setting, if it accepts connections.
+/// Returns the database that the setting names, if it accepts connections.
 fn find_database() -> Option<Oid> {
     let name = settings::database();
     background::in_transaction(|| database::connectable_by_name(&name)).unwrap_or(None)
 }
 
 impl Place {
-    /// Returns whether the place has no process. A process that a former launcher started counts, too.
+    /// Returns whether the process does not run. A process that a former launcher has started counts as running.
     fn is_empty(&mut self, queue: &WorkQueue, now: Instant) -> bool {
         if let Some((started, since)) = self.started.take() {
             if !started.has_ended() {

@@ -1,5 +1,5 @@
-//! Texts of a limited length, stored in place so that they can be in shared memory. A text that is too long is refused,
-//! never truncated, because a truncated name would be another name.
+//! Texts of a limited length, stored in place so that they can be in shared memory. A text that is too long is refused
+//! and never truncated, because a truncated name would be a different name.
 
 /// A text of at most `N` bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -9,7 +9,7 @@ pub struct Short<const N: usize> {
 }
 
 impl<const N: usize> Short<N> {
-    /// Returns None for a text that is longer.
+    /// Stores a text; returns None if it has more than `N` bytes.
     pub fn new(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; N];
         bytes.get_mut(..text.len())?.copy_from_slice(text);

@@ -1,8 +1,8 @@
-//! Reads the names in a client's certificate: its common name, and its distinguished name in the format of Postgres
-//! (RFC 2253).
+//! Reads the names in a client's certificate: its common name, and its distinguished name in Postgres' format (RFC
+//! 2253).
 //!
-//! It does not verify the certificate; rustls has done that. A name that cannot be written exactly as OpenSSL writes it
-//! is left empty, so that it matches no user and admits no client.
+//! It does not verify the certificate, which rustls has done. If a name cannot be written exactly as OpenSSL writes it,
+//! the result is empty, so that it matches no user and admits no client.
 
 use crate::resp::net::bounded_text::Short;
 
@@ -43,7 +43,7 @@ pub struct Certificate {
 pub fn names(certificate: &[u8]) -> Certificate {
     let parts = subject(certificate).unwrap_or_default();
     let common = parts.iter().flatten().find(|part| part.kind == COMMON_NAME);
-    // A name with a zero byte is refused, because C code that compares it would stop there.
+    // A name with a NUL byte is refused, because C code that compares names would stop there.
     let common = common.filter(|part| part.is_text() && !part.value.contains(&0));
     let distinguished = distinguished(&parts).unwrap_or_default();
     Certificate {
@@ -52,7 +52,7 @@ pub fn names(certificate: &[u8]) -> Certificate {
     }
 }
 
-/// Returns the text, or the empty text if `text` is too long, because a truncated name would be another name.
+/// Returns the text, or the empty text if `text` is too long, because a truncated name would be a different name.
 fn short<const N: usize>(text: &[u8]) -> Short<N> {
     Short::new(text).unwrap_or_else(Short::empty)
 }
@@ -85,7 +85,7 @@ fn subject(certificate: &[u8]) -> Option<Vec<Vec<Part<'_>>>> {
     if first == VERSION {
         fields = after;
     }
-    // Skip the serial number, the signature's algorithm, the issuer and the validity.
+    // Skips the serial number, the signature's algorithm, the issuer and the validity.
     for _ in 0..4 {
         (_, _, fields) = element(fields)?;
     }
@@ -110,7 +110,8 @@ fn subject(certificate: &[u8]) -> Option<Vec<Vec<Part<'_>>>> {
     Some(names)
 }
 
-/// Returns the first DER element of these bytes: its tag, its contents, and the bytes after it.
+/// Returns the first DER element of these bytes: its tag, its contents, and the bytes after it. Returns None if the
+/// bytes are not valid DER.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;

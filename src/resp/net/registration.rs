@@ -1,8 +1,8 @@
 //! Registers a client's socket with epoll: always for input, and for output only while replies wait for room in the
 //! socket.
 //!
-//! A unix socket that is registered for output reports an event each time that the peer reads. If it stayed registered,
-//! each reply would wake the network process once more.
+//! A unix socket that is registered for output reports an event each time that the peer reads. If it stayed registered
+//! for output, each reply would wake the network process once more.
 
 use std::io;
 use std::os::fd::AsRawFd;

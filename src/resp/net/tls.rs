@@ -1,11 +1,11 @@
-//! TLS for client connections: reads the server's certificate, key, CA and revocation list, and encrypts one
-//! connection. `auth` checks whether a certificate admits its client.
+//! TLS for client connections: reads the server's certificate, key, CA and revocation list, and encrypts connections.
+//! `auth` checks whether a certificate admits its client.
 //!
-//! The files and the settings are those of Postgres. A setting that rustls does not support is refused by name, never
-//! ignored, because the administrator relies on postgresql.conf. A network process reads files and settings when it
-//! starts and at SIGHUP; if they are wrong at a SIGHUP, later connections use the previous ones.
+//! The files and the settings are those of Postgres. A setting that rustls does not support is refused by name and
+//! never ignored, because the administrator relies on postgresql.conf. A network process reads files and settings when
+//! it starts and at SIGHUP. If they are wrong at a SIGHUP, new connections use the previous files and settings.
 //!
-//! TLS sessions are never resumed, because a resumed session would rely on a certificate that was checked against older
+//! TLS sessions are never resumed, because the client's certificate in a resumed session was checked against older
 //! files.
 
 use std::fs;
@@ -31,13 +31,13 @@ use crate::resp::net::certificate::{self, Certificate};
 
 /// The first byte of a connection that begins TLS. No request begins with it.
 pub const HELLO: u8 = 0x16;
-/// Plain bytes that rustls keeps encrypted while the socket accepts none.
+/// The maximum number of plain bytes that rustls accepts and keeps, encrypted, while the socket accepts none.
 const KEPT: usize = 16 << 10;
-/// The number of reads of the socket until application data arrives. More reads would let a client occupy the process
-/// with records without data.
+/// The number of times that the socket is read in search of application data. Without this limit a client could occupy
+/// the process with records without data.
 const READS: u32 = 16;
 
-/// Why TLS cannot be used, for the log.
+/// The reason, for the log, why TLS cannot be used.
 struct Unusable(String);
 
 /// The encryption of connections, as the settings define it.
@@ -57,7 +57,7 @@ impl Tls {
         tls
     }
 
-    /// Reads the files again. If they cannot be used, the previous ones stay.
+    /// Reads the files again. If they cannot be used, keeps the previous configuration.
     pub fn reload(&mut self) {
         if self.mode == TlsMode::Off {
             return;
@@ -87,7 +87,7 @@ impl Tls {
         self.mode == TlsMode::Required
     }
 
-    /// Begins the server's side of a TLS connection. None: no files could be read.
+    /// Begins the server's side of a TLS connection. Returns None if the files could not be read.
     pub fn begin(&self) -> Option<Encryption> {
         let mut connection = ServerConnection::new(Arc::clone(self.config.as_ref()?)).ok()?;
         connection.set_buffer_limit(Some(KEPT));
@@ -95,7 +95,7 @@ impl Tls {
     }
 }
 
-/// The moment at which the next step of a handshake may run.
+/// The time from which the next step of a handshake may run.
 pub struct Pace(Instant);
 
 impl Pace {
@@ -128,16 +128,16 @@ pub enum Shaken {
 
 /// The result of reading.
 pub enum Read {
-    /// Application data; zero bytes are the end.
+    /// Application data; zero bytes mean the end of the connection.
     Bytes(usize),
-    /// The record was no application data, and more may follow.
+    /// The record contained no application data, and more records may follow.
     Other,
     /// The socket has no bytes now.
     Nothing,
 }
 
 impl Encryption {
-    /// Passes the first byte to rustls. The byte was read before, to recognize the connection as TLS.
+    /// Passes to rustls the first byte of the connection, which was already read to recognize TLS.
     pub fn greet(&mut self) -> io::Result<()> {
         self.connection.read_tls(&mut [HELLO].as_slice()).map(drop)
     }
@@ -163,13 +163,14 @@ impl Encryption {
         })
     }
 
-    /// Returns the names in the client's certificate, which has been verified. None: the client presented none.
+    /// Returns the names in the client's certificate, which was verified; None if the client presented none.
     pub fn certificate(&self) -> Option<Box<Certificate>> {
         let first = self.connection.peer_certificates()?.first()?;
         Some(Box::new(certificate::names(first)))
     }
 
-    /// Reads and decrypts bytes of the client. May return fewer bytes than `room` holds although the socket has more.
+    /// Reads and decrypts bytes from the client. May return fewer bytes than `room` can hold although the socket has
+    /// more.
     pub fn read(&mut self, socket: &Socket, room: &mut [u8]) -> io::Result<Read> {
         let mut from = socket;
         for _ in 0..READS {
@@ -188,8 +189,8 @@ impl Encryption {
         Ok(Read::Other)
     }
 
-    /// Processes records that were read. Sends rustls' answers to them as far as the socket accepts bytes. An answer
-    /// may be the alert with the reason of a failure.
+    /// Processes records that were read, and sends rustls' answers as far as the socket accepts bytes. An answer may be
+    /// an alert with the reason of a failure.
     fn process(&mut self, socket: &Socket) -> io::Result<()> {
         let processed = self.connection.process_new_packets();
         let sent = self.push(socket);
@@ -199,7 +200,7 @@ impl Encryption {
         }
     }
 
-    /// Takes bytes to send. Returns how many it has taken.
+    /// Takes bytes to send, and returns how many it has taken.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.connection.writer().write(bytes)
     }
@@ -223,10 +224,10 @@ impl Encryption {
         self.connection.wants_write()
     }
 
-    /// Announces the end of the connection, if the socket takes it.
+    /// Announces the end of the connection, if the socket accepts bytes.
     pub fn end(&mut self, socket: &Socket) {
         self.connection.send_close_notify();
-        // The connection ends whether or not the peer receives the announcement.
+        // Errors are ignored, because the connection ends whether or not the peer receives the announcement.
         let _ = self.push(socket);
     }
 }
@@ -285,7 +286,7 @@ fn named(name: &str) -> Option<String> {
     Some(setting(name)).filter(|path| !path.is_empty())
 }
 
-/// Refuses settings that rustls has no equivalent for, unless they have their default values.
+/// Returns an error for a setting without an equivalent in rustls, unless it has its default value.
 fn refuse_unknown() -> Result<(), Unusable> {
     const DEFAULTS: [(&str, &[&str]); 4] = [
         // `none` is the default of a Postgres built without OpenSSL.
@@ -324,7 +325,7 @@ fn versions() -> Result<Vec<&'static SupportedProtocolVersion>, Unusable> {
     Ok(chosen.map(|(_, version)| version).collect())
 }
 
-/// Returns the groups for key exchange. Before version 18 the default of Postgres is a single group; here that default
+/// Returns the groups for key exchange. Before version 18 Postgres' default is a single group; here this default
 /// selects all supported groups.
 fn groups() -> Result<Vec<&'static dyn SupportedKxGroup>, Unusable> {
     let (name, value) = match process::setting("ssl_groups") {
@@ -379,7 +380,7 @@ fn revocations(path: &str) -> Result<Vec<CertificateRevocationListDer<'static>>,
         })
 }
 
-/// Reads the key. Like Postgres, it refuses a file that other users can read.
+/// Reads the key. Like Postgres, refuses a file that other users can access.
 fn key(path: &str) -> Result<PrivateKeyDer<'static>, Unusable> {
     let about = |what: &str| Unusable(format!("The file \"{path}\" of ssl_key_file {what}."));
     let facts = fs::metadata(path).map_err(|error| about(&format!("cannot be read: {error}")))?;
@@ -394,7 +395,7 @@ fn key(path: &str) -> Result<PrivateKeyDer<'static>, Unusable> {
         ));
     }
     let pem = contents("ssl_key_file", path)?;
-    // Both formats mark encryption in a line that is not secret.
+    // Both formats of encrypted keys say so in a line of plain text.
     if pem.windows(9).any(|word| word == b"ENCRYPTED") {
         return Err(about(
             "has a passphrase, and ssl_passphrase_command is not supported",

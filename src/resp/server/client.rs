@@ -1,6 +1,7 @@
-//! The subcommands of CLIENT, except those of tracking (`tracking_commands`). A client sees and disconnects only
-//! clients of its own role, unless its role is a member of pg_monitor or pg_signal_backend. Otherwise one role could
-//! watch or disconnect the clients of another.
+//! Runs the subcommands of CLIENT, except those of tracking (`tracking_commands`). A client sees only clients of its own role,
+//! unless its role is a member of pg_monitor. It ends only clients of its own role, unless its role is a superuser, or
+//! is a member of pg_signal_backend and the other client's role is not a superuser. Otherwise a role could watch or end
+//! the clients of another role.
 
 use pgcache_resp::{Args, Entry, Failure, Writer, check_client_name, integer};
 
@@ -63,7 +64,7 @@ pub fn run(
                 Ok(_) => pauses::end(&core.registry, replies),
                 Err(step) => return step,
             }
-            // The clients that the former pause held continue in this round, and a new pause holds the next commands.
+            // Clients that the previous pause held resume now; a new pause holds the commands that arrive after it.
             core.look_at_pause();
         }
         "no-evict" | "no-touch" if is("on") || is("off") => {
@@ -222,17 +223,17 @@ struct Filter<'a> {
     includes_self: bool,
 }
 
-/// An error in the options of CLIENT KILL.
+/// Why the options of CLIENT KILL cannot be applied: an error, or a check that is not yet answered.
 enum Wrong<'a> {
     Redis(Failure<'a>),
     Words(&'static str),
     Type(&'a [u8]),
     User(&'a [u8]),
-    /// It is unknown whether the user exists; an executor must check it.
+    /// It is unknown whether the user exists, because an executor has yet to check it.
     Unknown(Progress),
 }
 
-/// Returns whether a type of client exists only with replication.
+/// Returns whether this is a type of client that exists only with Redis' replication.
 fn is_replication(kind: &[u8]) -> bool {
     let kinds: [&[u8]; 3] = [b"replica", b"slave", b"master"];
     kinds.iter().any(|name| kind.eq_ignore_ascii_case(name))
@@ -243,7 +244,7 @@ fn write_unknown_type(kind: &[u8], replies: &mut Writer) {
 }
 
 impl<'a> Filter<'a> {
-    /// Reads the options; writes the error if they are wrong.
+    /// Reads the options. Writes the error if they are wrong.
     fn read(
         options: Args<'a>,
         is_user: impl FnMut(&[u8]) -> Result<bool, Progress>,
@@ -325,14 +326,15 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Returns whether a client may end another one, by the rule for sessions of Postgres.
+/// Returns whether a client may end another client, by the rule for Postgres sessions.
 fn may_end(session: &Session, privileges: ServerPrivileges, shown: &Shown) -> bool {
     privileges.is_superuser
         || !shown.is_superuser && privileges.signals
         || shown.role != 0 && is_own(session, shown)
 }
 
-/// Returns whether CLIENT KILL accepts a name as a user: the name of a role, or `default`.
+/// Returns whether CLIENT KILL accepts a name as a user: `default`, the user name of a connected client, or the name of
+/// a role.
 fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Progress> {
     let mut clients = core.registry.clients();
     if name == b"default" || clients.any(|(_, shown)| shown.user == name) {
@@ -341,7 +343,7 @@ fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, 
     client_permissions::is_role(core, session, name)
 }
 
-/// Ends clients of the same role, or of any role for a member of pg_signal_backend.
+/// Ends the clients that the options select, as far as the session may end them.
 fn kill(
     core: &mut Core,
     session: &mut Session,

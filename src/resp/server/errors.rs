@@ -1,9 +1,9 @@
-//! Error replies for features of Redis that pgcache does not support, and for missing privileges. Errors about entries
+//! Writes the errors for Redis features that pgcache does not support, and for missing privileges. Errors about entries
 //! are in `commands`.
 
 use pgcache_resp::Writer;
 
-/// Writes the error for a command of Redis that pgcache does not support.
+/// Writes the error for a Redis command that pgcache does not support.
 pub fn unsupported(name: &str, replies: &mut Writer) {
     let name = name.replace('|', " ").to_ascii_uppercase();
     replies.error(&[b"ERR ", name.as_bytes(), b" is not supported by pgcache"]);

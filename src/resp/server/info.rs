@@ -1,4 +1,4 @@
-//! INFO, in the format of Redis, with the fields that redis_exporter and the usual dashboards read. The counts of
+//! Runs INFO, in Redis' format, with the fields that redis_exporter and the usual dashboards read. The numbers about
 //! caches include only caches whose entries the client's role may read.
 
 use std::collections::HashSet;
@@ -25,10 +25,10 @@ use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::client_permissions;
 
-/// The version of Redis whose commands are served.
+/// The Redis version whose commands are served.
 pub const VERSION: &str = "8.4.0";
 
-/// The longest time that INFO waits for permissions on caches and for numbers of entries.
+/// The maximum time that INFO waits for permissions on caches and for numbers of entries.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Runs INFO.
@@ -56,8 +56,8 @@ pub fn run(
 /// The databases whose entries the role may read.
 type Caches = Vec<(u32, Rc<Permission>)>;
 
-/// Returns the caches that the role may read. Within an EXEC, and after [`PATIENCE`], omits caches with unknown
-/// privileges, because a cache may be locked for long.
+/// Returns the caches that the role may read. Within an EXEC, and after [`PATIENCE`], omits caches whose permission is
+/// still unknown, because a cache may be locked for a long time.
 fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
     let waits = !session.in_exec && !session.activity.under_way.is_some_and(waited);
@@ -76,7 +76,7 @@ fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
     Ok(caches)
 }
 
-/// Requests the number of entries of the tables. After [`PATIENCE`] INFO shows the numbers that have arrived.
+/// Requests the numbers of entries of the tables. After [`PATIENCE`], INFO shows the numbers that have arrived.
 fn count_entries(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), Progress> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
     let waits = !session.in_exec && !session.activity.under_way.is_some_and(waited);
@@ -223,7 +223,7 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
             ),
         ],
         "replication" => {
-            // A proxy that looks for the primary expects these words of Redis.
+            // A proxy that looks for the primary expects these words, as in Redis.
             let role = match session::in_recovery() {
                 true => "slave",
                 false => "master",
@@ -247,7 +247,7 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
         .collect()
 }
 
-/// Returns the bytes of the tier.
+/// Returns the bytes of the hot tier.
 fn used() -> usize {
     tier().map_or(0, |tier| tier.size())
 }
@@ -293,7 +293,7 @@ fn expired(_: &Permission, slot: &Slot) -> u64 {
     slot.counter(slot::Counter::Expired)
 }
 
-/// Returns the number of evicted entries. Evicted copies of rows do not count, because their rows remain.
+/// Returns the number of evicted entries. An evicted copy of a row does not count, because the row remains.
 fn evicted(permission: &Permission, slot: &Slot) -> u64 {
     match permission.target.is_table() {
         true => 0,
@@ -301,7 +301,7 @@ fn evicted(permission: &Permission, slot: &Slot) -> u64 {
     }
 }
 
-/// Sums a counter over the caches. A cache of several databases counts once.
+/// Sums a counter over the caches. A cache that serves several databases counts once.
 fn sum(caches: &Caches, counter: impl Fn(&Permission, &Slot) -> u64) -> u64 {
     let mut known = HashSet::new();
     let distinct = caches
@@ -313,7 +313,7 @@ fn sum(caches: &Caches, counter: impl Fn(&Permission, &Slot) -> u64) -> u64 {
     counters.sum()
 }
 
-/// Returns a number of 40 digits that identifies this run of the server.
+/// Returns 40 hexadecimal digits that identify this run of the server.
 fn run_id() -> String {
     let start = clock::server_start().to_le_bytes();
     let hash = xxh3_128(&start);

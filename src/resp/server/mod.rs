@@ -1,5 +1,5 @@
-//! Commands about the connection and the server, such as HELLO, SELECT, CONFIG and COMMAND. Commands on entries are in
-//! `commands`.
+//! Runs commands about the connection and the server, such as HELLO, SELECT, CONFIG and COMMAND. Commands on entries
+//! are in `commands`.
 
 mod client;
 pub mod errors;
@@ -186,7 +186,7 @@ fn wait(args: Args<'_>, replies: &mut Writer) {
     }
 }
 
-/// Writes the subcommands of a command, in the format of HELP in Redis.
+/// Writes the subcommands of a command, in the format of Redis' HELP.
 fn help(entry: &'static Entry, replies: &mut Writer) {
     if let Some(lines) = slow_commands::help(entry) {
         replies.array(lines.len());
@@ -205,10 +205,11 @@ fn help(entry: &'static Entry, replies: &mut Writer) {
     }
 }
 
-/// The number of names that COMMAND INFO and COMMAND DOCS accept in one call: many times the number of commands.
+/// The number of names that COMMAND INFO and COMMAND DOCS accept in one call, which is many times the number of
+/// commands.
 const MOST_DESCRIBED: usize = 4096;
 
-/// Returns whether there are too many names. If so, it has replied with an error.
+/// Returns whether there are too many names, and writes the error if so.
 fn are_too_many(names: Args<'_>, replies: &mut Writer) -> bool {
     let too_many = names.len() > MOST_DESCRIBED;
     if too_many {
@@ -246,7 +247,7 @@ fn documents(names: Args<'_>, replies: &mut Writer) {
     known().for_each(|entry| document(entry, replies));
 }
 
-/// The number of bytes that one command may compare to match names. After that no name matches.
+/// The number of bytes that one command may compare to match names. Once they are used up, no name matches.
 const LOOKS: usize = 1 << 20;
 
 /// Returns whether a pattern matches the name of a command or of a setting.

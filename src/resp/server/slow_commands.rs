@@ -1,8 +1,8 @@
-//! SLOWLOG and LATENCY. LATENCY replies as if no event were monitored.
+//! Runs SLOWLOG and LATENCY, and records slow commands. LATENCY replies as if no event were monitored.
 //!
 //! Reading the clock for each command would cost a few percent of a GET. So the clock is read only after commands that
-//! may take long, because of their kind or the length of the request or its replies. The last reading of the clock in
-//! this turn counts as the start of the command.
+//! may take long, because of their kind, or because the request or the replies are long. The last reading of the clock
+//! in the client's turn counts as the start of the command.
 
 use std::time::{Duration, Instant};
 
@@ -21,8 +21,8 @@ const LONG: usize = 4 << 10;
 /// The number of entries that SLOWLOG GET returns by default.
 const FEW: i64 = 10;
 
-/// Marks a command as unfinished: it will run again or continue. A command that CLIENT PAUSE holds back has not begun
-/// and is not marked.
+/// Marks a command as unfinished, because it will run again or continue. Does not mark a command that CLIENT PAUSE
+/// holds back, because it has not begun.
 pub fn goes_on(session: &mut Session, since: Instant) {
     if session.waits != Waits::Pause && session.activity.under_way.is_none() {
         session.activity.under_way = Some(since);

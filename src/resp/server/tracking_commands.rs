@@ -1,5 +1,6 @@
-//! CLIENT TRACKING, CLIENT CACHING, CLIENT TRACKINGINFO and CLIENT GETREDIR. A client is notified only of keys that it
-//! may read, and REDIRECT can name only clients of the same role; otherwise tracking would reveal keys of other roles.
+//! Runs CLIENT TRACKING, CLIENT CACHING, CLIENT TRACKINGINFO and CLIENT GETREDIR. A client is notified only of keys
+//! that it may read, and REDIRECT can name only clients of the same role; otherwise tracking would reveal keys of other
+//! roles.
 
 use pgcache_resp::{Args, Entry, Failure, Writer};
 use pgrx::PgSqlErrorCode;
@@ -34,7 +35,8 @@ pub fn run(
     Progress::Done
 }
 
-/// Returns the number of the client that is notified instead of this one: 0 for none, -1 if the client does not track.
+/// Returns the number of the client that is notified instead of this client: 0 if none is, -1 if the client does not
+/// track.
 fn redirect(session: &Session) -> i64 {
     let tracked = session.tracking.as_ref();
     tracked.map_or(-1, |tracked| tracked.redirect.map_or(0, number))
@@ -50,7 +52,7 @@ fn tracking(
     args: Args<'_>,
     replies: &mut Writer,
 ) -> Progress {
-    // Clients of other roles cannot be the target, and the reply does not reveal that they exist.
+    // A client of another role cannot be the target, and the reply does not reveal that it exists.
     let may_target = |id| {
         let other = core.clients.of_id(id);
         match id == session.id
@@ -113,7 +115,7 @@ fn tracking(
     Progress::Done
 }
 
-/// Returns the reason why a client cannot be the target: the caller has found no client of this number and this role in
+/// Returns the reason why a client cannot be the target. The caller has found no client with this number and role in
 /// this network process.
 fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
     let role = session.login.role.map(|role| role.to_u32());
@@ -142,7 +144,7 @@ fn refuse_on_standby(
             replies.error(&[b"ERR CLIENT TRACKING is not supported on a table cache of a standby, which does not receive the changed keys: see docs/door.md"]);
             Err(Progress::Done)
         }
-        // A client that may not read the cache is not notified of its keys, so it may track.
+        // A client that may not read the cache may track, because it is not notified of the cache's keys.
         Ok(_) | Err(Progress::Done) => {
             replies.rewind(before);
             Ok(())
@@ -222,7 +224,7 @@ fn info(session: &Session, replies: &mut Writer) {
     prefixes.iter().for_each(|prefix| replies.bulk(prefix));
 }
 
-/// Logs, once in a network process's life, that no client can track in this process.
+/// Logs, once in a network process, that no client can track in this process.
 fn say_no_ring() {
     failure::warn(
         PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,

@@ -1,5 +1,5 @@
-//! All clients of a network process, by place and by number. A client is taken out of the collection while it is
-//! served, so that its commands can access the other clients.
+//! All clients of a network process, by their index and by their number. A client is taken out of the collection while
+//! it is served, so that its commands can access the other clients.
 
 use std::collections::HashMap;
 
@@ -18,12 +18,12 @@ impl Clients {
         self.by_id.len()
     }
 
-    /// Returns the place that the next client gets.
+    /// Returns the index that the next client gets.
     pub fn next_place(&self) -> usize {
         self.free.last().copied().unwrap_or(self.places.len())
     }
 
-    /// Adds a client at the next place.
+    /// Adds a client at the next index.
     pub fn add(&mut self, client: Connection) {
         let place = self.next_place();
         self.free.pop();
@@ -44,7 +44,7 @@ impl Clients {
         self.by_id.get(&id).copied()
     }
 
-    /// Returns a client by number. None: it is taken out.
+    /// Returns the client with this number; None if it does not exist or is taken out.
     pub fn of_id(&self, id: u64) -> Option<&Connection> {
         self.places.get(self.place_of(id)?)?.as_deref()
     }
@@ -54,7 +54,7 @@ impl Clients {
         self.places.get_mut(place)?.take()
     }
 
-    /// Takes a client out if it is the one with this number.
+    /// Takes the client at this index out if it has this number.
     pub fn take_if(&mut self, place: usize, id: u64) -> Option<Box<Connection>> {
         let client = self.places.get_mut(place)?;
         client.take_if(|client| client.session.id == id)
@@ -76,7 +76,7 @@ impl Clients {
         }
     }
 
-    /// Iterates over all clients and their places, except the client that is taken out.
+    /// Iterates over all clients and their indexes, except the client that is taken out.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Connection)> {
         self.places
             .iter_mut()

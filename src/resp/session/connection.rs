@@ -1,5 +1,5 @@
-//! A client's connection: its socket, its input and the replies that wait to be sent. It neither parses nor runs
-//! requests. An idle connection holds no buffers, so that many idle clients cost little memory.
+//! A client's connection: its socket, its input, and the replies that wait to be sent. It neither parses nor runs
+//! requests. An idle connection holds no buffers, so that many idle clients take little memory.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,17 +15,17 @@ use crate::resp::session::Session;
 
 /// The capacity that an empty buffer may keep, in bytes.
 const KEPT: usize = 2 << 10;
-/// Replies longer than this are moved rather than copied, and a buffer of this length takes no further replies.
+/// Replies longer than this are moved instead of copied, and a buffer of this length takes no further replies.
 const LONG: usize = 512 << 10;
-/// The number of waiting bytes that [`Connection::flush`] writes to a socket at once. Without this limit, a peer that
-/// reads during the write would receive megabytes in one call, which would delay all other clients.
+/// The maximum number of waiting bytes that [`Connection::flush`] writes to a socket at once. Without this limit, a
+/// peer that reads during the write would receive megabytes in one call, which would delay all other clients.
 const AT_ONCE: usize = 128 << 10;
-/// The longest request, in bytes, of a client that has not authenticated.
+/// The maximum length in bytes of a request from a client that has not authenticated.
 pub const UNAUTHENTICATED: usize = 4 << 10;
 
 /// How the bytes of a connection are encoded.
 pub enum Wire {
-    /// No byte has arrived yet; the first one decides.
+    /// No byte has arrived yet; the first byte decides.
     Unknown,
     Plain,
     Encrypted(Box<Encryption>),
@@ -40,29 +40,29 @@ pub struct Connection {
     pub parser: Parser,
     /// The input from the beginning of the first request that is not finished.
     pub input: Vec<u8>,
-    /// Replies that wait, and how many bytes of the first reply the socket has taken. The number spares moving a long
-    /// reply when a part of it is sent.
+    /// The replies that wait, and the number of bytes of the first reply that the socket has taken. With this number, a
+    /// long reply need not be moved when a part of it is sent.
     unsent: VecDeque<Vec<u8>>,
     sent: usize,
-    /// Messages that wait for the end of a reply that has begun, or for the client's turn.
+    /// Messages that wait for the end of a reply that has begun, or for the client's next turn.
     pushed: Vec<u8>,
-    /// Whether the socket may have bytes to read, and whether it may accept bytes. A socket that accepts none is
-    /// registered for the event that it does again.
+    /// Whether the socket may have bytes to read, and whether it may accept bytes. A socket that accepts no bytes is
+    /// registered for the event that it accepts bytes again.
     pub readable: bool,
     writable: bool,
-    /// The input contains no complete request.
+    /// Whether the input contains no complete request.
     pub hungry: bool,
-    /// The peer sends no more bytes. The bytes that it has sent are still read.
+    /// Whether the peer sends no more bytes. The bytes that it has sent are still read.
     pub half_closed: bool,
-    /// The peer does not receive bytes either. With TCP this becomes known only after bytes were sent.
+    /// Whether the peer does not receive bytes either. With TCP this becomes known only after bytes were sent.
     pub hung_up: bool,
-    /// The connection ends as soon as the last replies are sent.
+    /// Whether the connection ends as soon as the last replies are sent.
     pub closing: bool,
-    /// The client is on the list of clients to serve.
+    /// Whether the client is on the list of clients to serve.
     pub queued: bool,
-    /// The client is not served any more, and its connection ends with its turn.
+    /// Whether the client is no longer served, and its connection ends at its next turn.
     pub killed: bool,
-    /// The moment at which the socket last took some of the waiting replies.
+    /// The time at which the socket last took some of the waiting replies.
     pub last_taken: Option<Instant>,
     /// The number of bytes of memory that `Memory` has counted for the client.
     pub counted: usize,
@@ -114,7 +114,7 @@ impl Connection {
         self.hung_up |= event.is_read_closed() && event.is_write_closed();
         self.readable |= self.half_closed;
         if event.is_writable() && !self.writable {
-            // If the registration cannot be changed, the socket reports more events than are needed.
+            // A failure is ignored, because the socket then only reports more events than necessary.
             let _ = self.registration.note_room(&self.socket);
             self.writable = true;
         }
@@ -145,10 +145,10 @@ impl Connection {
         }
     }
 
-    /// Reads into `room`. After `Received::Nothing` the connection may still be readable.
+    /// Reads bytes into `room`. The connection may be readable even after `Received::Nothing`.
     pub fn read(&mut self, room: &mut [u8]) -> io::Result<Received> {
         if let Wire::Encrypted(encryption) = &mut self.wire {
-            // More bytes may wait in the socket or be decrypted already; only another read shows whether they do.
+            // The socket may have more bytes, or more bytes may be decrypted already; only another read shows this.
             return Ok(match encryption.read(&self.socket, room)? {
                 tls::Read::Bytes(0) => Received::End,
                 tls::Read::Bytes(read) => {
@@ -167,7 +167,7 @@ impl Connection {
                 Ok(0) => Ok(Received::End),
                 Ok(read) => {
                     self.session.activity.net_in += read as u64;
-                    // The socket returned less than there was room for, so it is empty.
+                    // If the socket has not filled the room, it is empty.
                     self.readable = read == room.len() || self.half_closed;
                     Ok(Received::Bytes(read))
                 }
@@ -199,15 +199,14 @@ impl Connection {
         }
     }
 
-    /// Returns the number of bytes that wait to be sent.
+    /// Returns the number of bytes that wait to be sent. Encrypted bytes count as one byte, because they are few.
     pub fn unsent(&self) -> usize {
-        // Waiting encrypted bytes are few, and count as one byte.
         let encrypted = matches!(&self.wire, Wire::Encrypted(wire) if wire.has_unsent());
         let unsent = self.unsent.iter().map(Vec::len).sum::<usize>();
         unsent - self.sent + self.pushed.len() + usize::from(encrypted)
     }
 
-    /// Announces the end of the connection to the peer if the connection is encrypted.
+    /// Announces the end of an encrypted connection to the peer.
     pub fn end(&mut self) {
         if let Wire::Encrypted(encryption) = &mut self.wire {
             encryption.end(&self.socket);
@@ -239,8 +238,8 @@ impl Connection {
         self.session.state = Default::default();
     }
 
-    /// Sends replies after the replies that wait. Keeps the part that the socket does not take; fails if there is no
-    /// memory for that part.
+    /// Sends replies after the replies that wait. Keeps the part that the socket does not take, and fails if there is
+    /// no memory for this part.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.flush()?;
         let mut left = bytes;
@@ -263,7 +262,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the replies of a writer as `send` does, but takes long ones from the writer instead of copying them.
+    /// Sends the replies of a writer as `send` does, but takes long replies from the writer instead of copying them.
     pub fn send_replies(&mut self, replies: &mut Writer) -> io::Result<()> {
         self.flush()?;
         if replies.as_bytes().len() < LONG {
@@ -273,8 +272,8 @@ impl Connection {
         self.flush()
     }
 
-    /// Returns whether the TLS handshake is not finished, or whether the first byte, which shows whether the client
-    /// uses TLS, has not arrived.
+    /// Returns whether the TLS handshake is not complete, or the first byte, which shows whether the client uses TLS,
+    /// has not arrived.
     pub fn is_shaking(&self) -> bool {
         match &self.wire {
             Wire::Unknown => true,
@@ -283,7 +282,7 @@ impl Connection {
         }
     }
 
-    /// Returns whether a part of a reply was written, so that no message can be sent now.
+    /// Returns whether only a part of a reply is written, so that no message can be sent now.
     pub fn is_amid_reply(&self) -> bool {
         self.session.unfinished.continued.is_some()
     }
@@ -297,7 +296,7 @@ impl Connection {
         }
     }
 
-    /// Keeps a message until the client's turn. Returns false if memory is exhausted.
+    /// Keeps a message until the client's next turn. Returns false if memory is exhausted.
     #[must_use]
     pub fn keep_push(&mut self, message: &[u8]) -> bool {
         if self.pushed.try_reserve(message.len()).is_err() {
@@ -307,7 +306,7 @@ impl Connection {
         true
     }
 
-    /// Returns the messages that wait, if they can be sent now.
+    /// Removes and returns the messages that wait, if they can be sent now.
     pub fn take_pushed(&mut self) -> Vec<u8> {
         match self.is_amid_reply() {
             true => Vec::new(),
@@ -315,14 +314,14 @@ impl Connection {
         }
     }
 
-    /// Returns the moment at which the client last sent or received bytes.
+    /// Returns the time at which the client last sent or received bytes.
     pub fn last_active(&self) -> Instant {
         let received = self.session.activity.last_received;
         self.last_taken
             .map_or(received, |taken| taken.max(received))
     }
 
-    /// Returns whether replies wait that the socket may take; the client's next turn continues with them.
+    /// Returns whether replies wait that the socket may take. The client's next turn begins with them.
     pub fn may_send(&self) -> bool {
         self.writable && !self.unsent.is_empty()
     }
@@ -342,7 +341,7 @@ impl Connection {
             let written = match self.write(some) {
                 Ok(written) => written,
                 Err(error) => {
-                    self.unsent.push_front(first); // `sent` counts the part of it that was sent
+                    self.unsent.push_front(first); // `sent` counts the bytes of `first` that were sent
                     return Err(error);
                 }
             };

@@ -1,7 +1,8 @@
 //! Counts the memory that clients take, and limits the memory of all clients of the server together
-//! (`pgcache.resp_max_clients_memory`). Beyond the limit the client that takes most is disconnected first.
+//! (`pgcache.resp_max_clients_memory`). If they exceed the limit, the client that takes most memory is disconnected
+//! first.
 //!
-//! Each network process counts a client after each of its turns, and whenever a message is kept for it. It publishes
+//! Each network process counts a client after each of its turns, and whenever a message for it is kept. It publishes
 //! the sum and the size of its largest client to the other network processes, so that the process with the largest
 //! client of the server disconnects that client.
 
@@ -16,7 +17,7 @@ use crate::pg::session::fault::{self, Fault};
 use crate::resp::session::clients::Clients;
 use crate::resp::session::connection::Connection;
 
-/// The least time between two lines in the log.
+/// The minimum time between two lines in the log.
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
 
 /// The memory of a network process's clients.
@@ -25,14 +26,14 @@ pub struct Memory {
     registry: ClientRegistry,
     /// Whether the server has other network processes.
     others: bool,
-    /// The number of bytes that all clients of the server may take. None: no limit.
+    /// The number of bytes that all clients of the server may take; None means no limit.
     most: Option<usize>,
     /// The number of bytes that the clients of this network process take.
     own: usize,
     largest: usize,
     /// The number of clients that were disconnected.
     pub evicted: u64,
-    /// The time of the last line in the log, and the number of clients disconnected without a line after it.
+    /// The time of the last line in the log, and the number of clients that were disconnected since without a line.
     said: Option<Instant>,
     unsaid: u64,
 }
@@ -57,7 +58,7 @@ impl Memory {
         self.most = settings::max_clients_memory();
     }
 
-    /// Counts a client at its present size.
+    /// Counts the memory that a client takes now.
     #[inline]
     pub fn count(&mut self, client: &mut Connection) {
         let now = client.memory();
@@ -84,7 +85,7 @@ impl Memory {
             .set_memory(self.number, self.own, self.largest);
     }
 
-    /// Returns the bytes beyond the limit.
+    /// Returns the number of bytes by which the clients exceed the limit.
     #[inline]
     fn excess(&self) -> usize {
         let Some(most) = self.most else {
@@ -97,7 +98,7 @@ impl Memory {
         all.saturating_sub(most)
     }
 
-    /// Frees the buffers of the largest clients while all clients together exceed the limit. Returns the places of
+    /// Frees the buffers of the largest clients while all clients together exceed the limit. Returns the indexes of
     /// these clients, which the caller disconnects.
     #[inline]
     pub fn bound(&mut self, clients: &mut Clients) -> Vec<usize> {

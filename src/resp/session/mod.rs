@@ -1,6 +1,6 @@
 //! The state of a client: its login, its labels, the command that it runs and the reply that it waits for. The socket
 //! and its buffers are in `connection`. A waiting client has exactly one reason to wait ([`Waits`]), and only the end
-//! of that wait resumes it; otherwise a reply could be sent before an earlier one.
+//! of this wait resumes it; otherwise a reply could be sent before an earlier reply.
 
 pub mod clients;
 pub mod connection;
@@ -28,19 +28,19 @@ use crate::resp::session::tracked::Tracked;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
     Nothing,
-    /// An executor checks whether the client may be the default role without authenticating.
+    /// An executor checks whether the client may have the default role without authenticating.
     Implicit,
-    /// The answer to an AUTH, or to a HELLO with one.
+    /// An executor checks an AUTH, or a HELLO with AUTH.
     Authentication,
     /// An executor reads the client's privileges.
     Permission,
-    /// The end of CLIENT PAUSE.
+    /// CLIENT PAUSE holds the client's command back.
     Pause,
     /// An executor runs the client's commands on a table.
     Table,
 }
 
-/// Whether a client that has not authenticated may be the default role.
+/// Whether a client that has not authenticated may have the default role.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Implicit {
     Unknown,
@@ -54,11 +54,11 @@ pub enum Replies {
     Off,
     /// The reply to the next command is not sent.
     SkipNext,
-    /// The reply to the present command is not sent.
+    /// The reply to the current command is not sent.
     Skip,
 }
 
-/// Replaces every character that would split a name into two fields or two lines.
+/// Returns a name with every character replaced that would split it into two fields or two lines.
 pub fn printable(bytes: &[u8]) -> String {
     let shown = |byte: &u8| match byte {
         b'!'..=b'~' => char::from(*byte),
@@ -67,20 +67,20 @@ pub fn printable(bytes: &[u8]) -> String {
     bytes.iter().map(shown).collect()
 }
 
-/// The progress of a FLUSHALL with the caches that are tables.
+/// How far a FLUSHALL has cleared the caches that are tables.
 #[derive(Debug, Default)]
 pub enum Flushing {
     #[default]
     No,
-    /// An executor empties the last of these caches.
+    /// An executor is clearing these caches.
     Requested(Vec<u32>),
-    /// These caches are empty.
+    /// An executor has cleared these caches.
     Done(Vec<u32>),
-    /// The executor failed and has emptied none of the caches. The error reply.
+    /// The executor failed and has cleared none of the caches. Holds the error reply.
     Failed(Vec<u8>),
 }
 
-/// The greatest length of a name that CLIENT LIST shows; the longest is `cluster|countkeysinslot`.
+/// The maximum length of a command's name in CLIENT LIST. The longest name is `cluster|countkeysinslot`.
 const LONGEST_NAME: usize = 24;
 
 /// The addresses and the certificate of a client.
@@ -88,25 +88,25 @@ pub struct Origin {
     pub peer: Peer,
     /// The certificate that the client presented in the TLS handshake.
     pub certificate: Option<Box<Certificate>>,
-    /// The two addresses, in the format of CLIENT LIST.
+    /// The addresses of the client and of the server, in the format of CLIENT LIST.
     pub address: Box<str>,
     pub local_address: Box<str>,
 }
 
-/// The role of a client, and how the client became it.
+/// The role of a client, and how the client got it.
 pub struct Login {
-    /// The role's oid. None: the client has not authenticated, or its role may not log in.
+    /// The role's OID; None if the client has not authenticated or its role may no longer log in.
     pub role: Option<Oid>,
     pub is_superuser: bool,
     pub user: Box<[u8]>,
     pub implicit: Implicit,
-    /// The number of authentication requests sent to executors. Only the reply to the latest one counts.
+    /// The number of authentication requests sent to executors. Only the reply to the latest request counts.
     pub requests_sent: u16,
     /// The result of the client's AUTH.
     pub authentication: Option<Result<Result<Authenticated, AuthFailure>, ()>>,
     /// Whether the client authenticated with a password, which may expire.
     pub by_password: bool,
-    /// The moment since which the client has had no role; its time to authenticate begins then.
+    /// The time since which the client has had no role, at which its time to authenticate begins.
     pub unknown_since: Instant,
 }
 
@@ -145,7 +145,7 @@ pub struct Unfinished {
     pub continued: Option<(commands::Continuation, Rc<Permission>)>,
     /// The caches that a FLUSHALL still has to clear.
     pub to_clear: Vec<(commands::Continuation, Rc<Permission>)>,
-    /// The progress of a FLUSHALL with the caches that are tables.
+    /// How far a FLUSHALL has cleared the caches that are tables.
     pub flushing: Flushing,
     /// Whether the cache seems to be dropped, so that an executor looks it up again.
     pub gone: bool,
@@ -163,7 +163,8 @@ pub struct Labels {
 pub struct Activity {
     pub connected: Instant,
     pub last_received: Instant,
-    /// The beginning of the last command's name as it was sent, or that of the container command and its subcommand.
+    /// The beginning of the last command's name as it was sent; for a subcommand, of the names of the container command
+    /// and the subcommand.
     last_name: [u8; LONGEST_NAME],
     pub commands: u64,
     /// Bytes received from the client, and bytes sent to it.
@@ -201,7 +202,7 @@ pub struct Session {
     pub activity: Activity,
     pub offloaded: Offloaded,
     pub unfinished: Unfinished,
-    /// The client's place in the client registry. None before the client is shown there.
+    /// The client's place in the client registry; None before the client is shown there.
     pub place: Option<Claimed>,
     /// Whether a property that changes rarely has changed since the client was last written to the registry.
     pub changed: bool,
@@ -210,10 +211,10 @@ pub struct Session {
     pub protocol: Protocol,
     pub database: u32,
     pub permission: Option<Rc<Permission>>,
-    /// The client runs the commands of an EXEC.
+    /// Whether the client runs the commands of an EXEC.
     pub in_exec: bool,
     pub replies: Replies,
-    /// Whether the reply is sent regardless of CLIENT REPLY. Set for the reply of a subscription, and of an EXEC, which
+    /// Whether the reply is sent regardless of CLIENT REPLY. Set for the reply to a subscription, and to an EXEC, which
     /// applies CLIENT REPLY itself.
     pub is_loud: bool,
     pub no_evict: bool,
@@ -256,7 +257,7 @@ impl Session {
         }
     }
 
-    /// Returns the moment at which the client began to wait.
+    /// Returns the time at which the client began to wait.
     pub fn waits_since(&self) -> Instant {
         self.waits_since
     }
@@ -267,7 +268,7 @@ impl Session {
         self.waits_since = Instant::now();
     }
 
-    /// Returns the bytes of memory that the session holds beside the struct itself.
+    /// Returns the bytes of memory that the session holds besides the struct itself.
     pub fn held(&self) -> usize {
         let texts = [
             &self.login.user,
@@ -280,28 +281,29 @@ impl Session {
         texts + tracked + self.state.held()
     }
 
-    /// Returns whether CLIENT REPLY suppresses the reply to the present command.
+    /// Returns whether CLIENT REPLY suppresses the reply to the current command.
     pub fn is_silent(&self) -> bool {
         matches!(self.replies, Replies::Off | Replies::Skip)
     }
 
-    /// Returns whether the client is never disconnected to free memory. Only a superuser that set CLIENT NO-EVICT is
-    /// exempt, because otherwise any role could circumvent the limit.
+    /// Returns whether the client is never disconnected to free memory. Only a superuser's client that has set CLIENT
+    /// NO-EVICT is exempt, because otherwise any role could circumvent the limit.
     pub fn is_exempt(&self) -> bool {
         self.no_evict && self.login.is_superuser
     }
 
-    /// Returns the ticket of the latest authentication request: the client's number and the request's.
+    /// Returns the ticket of the latest authentication request, which consists of the client's number and the request's
+    /// number.
     pub fn ticket(&self) -> u64 {
         self.id << u16::BITS | u64::from(self.login.requests_sent)
     }
 
-    /// Returns the number of the client that a ticket belongs to.
+    /// Returns the number of the client to which a ticket belongs.
     pub fn id_of(ticket: u64) -> u64 {
         ticket >> u16::BITS
     }
 
-    /// Notes a command's name for CLIENT LIST.
+    /// Stores a command's name for CLIENT LIST.
     #[inline]
     pub fn note_name(&mut self, name: &[u8]) {
         let length = name.len().min(self.activity.last_name.len());
@@ -314,8 +316,8 @@ impl Session {
         }
     }
 
-    /// Returns the beginning of the last command's name as it was sent. For a subcommand it is the name of the
-    /// container command and that of the subcommand.
+    /// Returns the beginning of the last command's name as it was sent. For a subcommand, returns the names of the
+    /// container command and the subcommand.
     pub fn last_name(&self) -> &[u8] {
         let name = self.activity.last_name.split(|byte| *byte == 0).next();
         name.unwrap_or_default()

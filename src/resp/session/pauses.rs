@@ -1,5 +1,6 @@
-//! CLIENT PAUSE: holds commands back for all clients of the server. A client whose command is held back waits with that
-//! command, so that its commands keep their order. A client whose commands the pause does not cover is not affected.
+//! Runs CLIENT PAUSE, which holds back commands of all clients of the server. A client whose command is held back waits
+//! with this command, so that its commands keep their order. Clients whose commands the pause does not cover are not
+//! affected.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use crate::resp::session::{Session, Waits};
 /// The longest pause in milliseconds, a limit of Redis.
 const LONGEST: i64 = i64::MAX / 4000;
 
-/// The present pause as one network process knows it, and the clients that it holds back.
+/// The current pause as this network process knows it, and the clients that it holds back.
 #[derive(Default)]
 pub struct Pauses {
     now: Option<Pause>,
@@ -20,7 +21,7 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Reads the present pause from the client registry. Returns the clients that continue, and the time at which the
+    /// Reads the current pause from the client registry. Returns the clients that resume, and the time at which the
     /// pause ends.
     pub fn look(&mut self, registry: &ClientRegistry) -> (Vec<u64>, Option<Instant>) {
         let said = registry.pause();
@@ -29,7 +30,7 @@ impl Pauses {
         }
         let now = clock::now();
         let before = std::mem::replace(&mut self.now, said.filter(|pause| pause.until > now));
-        // If a pause of writes follows a pause of all commands, the clients that were held may continue.
+        // If a pause of writes follows a pause of all commands, the clients that were held may resume.
         let still_holds = |pause: Pause| pause.all || before.is_some_and(|before| !before.all);
         let goes_on = match self.now {
             Some(pause) if still_holds(pause) => Vec::new(),
@@ -57,7 +58,8 @@ impl Pauses {
         self.now.is_some()
     }
 
-    /// Holds a command back if the pause covers it, by making its client wait. Returns whether it did.
+    /// Holds a command back, by making its client wait, if the pause covers the command. Returns whether the command is
+    /// held back.
     #[inline]
     pub fn hold(&mut self, session: &mut Session, args: Args<'_>) -> bool {
         match self.now {

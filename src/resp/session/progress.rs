@@ -1,4 +1,4 @@
-//! The result of a command, or of a client's turn: whether it is finished, and if not, what it needs to continue.
+//! The progress of a command or of a client's turn: whether it is finished and, if not, what it needs to continue.
 
 use crate::resp::ipc::pending_batch::PendingBatch;
 
@@ -6,11 +6,11 @@ use crate::resp::ipc::pending_batch::PendingBatch;
 pub enum Progress {
     /// The command is answered. The client is idle until its socket has an event.
     Done,
-    /// A piece of a long command is done, and its request stays. The client needs another turn.
+    /// A piece of a long command is done, and its request stays in the input. The client needs another turn.
     More,
-    /// The command continues when an executor has answered; the request stays.
+    /// The command continues when an executor has answered. The request stays in the input.
     Wait,
-    /// The queue to the executors has no room; the request stays, and the client tries again.
+    /// The queue to the executors has no room. The request stays in the input, and the client tries again.
     Starve,
     /// An executor runs the command. More of the client's pipeline may join it.
     Offload(Box<PendingBatch>),

@@ -1,11 +1,11 @@
-//! Reads the input of several clients and splits it into requests before the first client is served, so that the
-//! processor prefetches the entries of later keys while it serves the earlier ones. It runs no request.
+//! Reads the input of several clients, and splits it into requests, before the first of these clients is served. So the
+//! processor prefetches the entries of later requests while it serves earlier requests. It runs no request.
 //!
-//! Guards two rules. First, invalidation messages are accepted after the input is read and before it is served. Suppose
-//! that a session commits a REVOKE and then notifies the client: each command that the client sends after the
-//! notification is served with the new privileges. In the opposite order a command could be read after the messages
-//! were accepted, and run with the old privileges. Second, no input is lost: input that was read but not served when a
-//! turn failed is served in the next turn.
+//! Two rules hold. First, invalidation messages are accepted after the input is read and before it is served. So if a
+//! session commits a REVOKE and then notifies the client, each command that the client sends after the notification is
+//! served with the new privileges. In the opposite order, a command could be read after the messages were accepted, and
+//! be served with the old privileges. Second, no input is lost: input that was read but not served when a turn failed
+//! is served in the next turn.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::resp::session::clients::Clients;
 use crate::resp::session::connection::{Connection, Received};
 use crate::resp::session::{Session, Waits};
 
-/// The number of clients that are read before the first one is served. It is small enough that their input and the
+/// The number of clients that are read before the first client is served. It is small enough that their input and the
 /// prefetched memory are still in the processor's caches when they are served.
 const CLIENTS: usize = 16;
 /// The number of bytes that are read from a client at once.
@@ -31,7 +31,7 @@ pub struct Read {
     pub received: Received,
     /// The complete requests at the beginning of the input, if the input begins with a request.
     pub batch: Batch,
-    /// Hashes of the requests' keys whose places in the index were prefetched.
+    /// The hashes of the requests' keys, whose index buckets were prefetched.
     hashes: Vec<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Read {
 #[derive(Default)]
 pub struct ReadBatch {
     reads: Vec<Read>,
-    /// The number of `reads` that are filled, and the number of filled ones that were served.
+    /// The number of `reads` that are filled, and the number of these that were served.
     filled: usize,
     served: usize,
 }
@@ -66,8 +66,8 @@ impl ReadBatch {
         self.served < self.filled
     }
 
-    /// Reads the next clients of the list, at most `most`, unless input that was read before still waits. Returns the
-    /// number of clients taken from the list.
+    /// Reads at most `most` clients from the list, unless input that was read before still waits. Returns the number of
+    /// clients taken from the list.
     pub fn read(
         &mut self,
         clients: &mut Clients,
@@ -101,7 +101,7 @@ impl ReadBatch {
         taken
     }
 
-    /// Takes the next input to serve, with its client's place and number. The caller gives it back afterwards.
+    /// Takes the next input to serve, with its client's index and number. The caller gives it back afterwards.
     pub fn take(&mut self) -> Option<(usize, u64, Read)> {
         if !self.waits() {
             return None;
@@ -112,7 +112,7 @@ impl ReadBatch {
         Some((read.place, read.id, read))
     }
 
-    /// Prefetches the entries of the next input to serve; their places in the index were prefetched earlier.
+    /// Prefetches the entries of the next input to serve, whose index buckets were prefetched earlier.
     fn prefetch_entries(&self) {
         if self.waits()
             && let Some(next) = self.reads.get(self.served)
@@ -146,8 +146,8 @@ fn read_one(client: &mut Connection, read: &mut Read, requests: &Limits) {
     }
 }
 
-/// Prefetches the keys' places in the index. If the client's permission no longer holds, the prefetch is wasted and
-/// does no harm.
+/// Prefetches the index buckets of the keys. If the client's permission is no longer valid, the prefetch is useless but
+/// harmless.
 fn prefetch_index(client: &Connection, read: &mut Read) {
     let mut hashes = std::mem::take(&mut read.hashes);
     hashes.clear();
@@ -161,7 +161,7 @@ fn prefetch_index(client: &Connection, read: &mut Read) {
     read.hashes = hashes;
 }
 
-/// Prefetches the entries of requests that were split from the buffer after earlier ones had run.
+/// Prefetches the entries of requests that were split from the buffer after earlier requests had run.
 pub fn prefetch(client: &Session, batch: &Batch, buffer: &[u8]) {
     if batch.len() < 2 {
         return;

@@ -1,15 +1,14 @@
-//! The state of CLIENT TRACKING for one client, and the options of the command. The clients that have read a key are in
-//! `tracking`. Invalidations that arrive during a read are kept and sent again after its reply; otherwise the client
+//! The state of CLIENT TRACKING for one client, and the options of the command. `tracking` stores which clients have
+//! read a key. Invalidations that arrive during a read are kept and sent again after its reply; otherwise the client
 //! would cache a value that the server has already invalidated.
 
 use pgcache_resp::{Args, Failure, Writer, integer};
 
 use crate::cache::model::key::MAX_BYTES;
 
-/// The number of prefixes that a client may have. It is bounded because each new prefix is kept and compared with all
-/// others.
+/// The number of prefixes that a client may have. It is bounded because each new prefix is compared with all others.
 const PREFIXES: usize = 64;
-/// The number of bytes of messages that are kept during a command.
+/// The maximum number of bytes of messages that are kept during a command.
 const PASSED: usize = 4096;
 
 /// The keys about which a client is notified.
@@ -30,7 +29,7 @@ pub struct Tracked {
     pub mode: Mode,
     /// Whether the client is not notified of changes that it makes itself.
     pub no_loop: bool,
-    /// The client that receives the notifications instead.
+    /// The client that receives the notifications instead, if any.
     pub redirect: Option<u64>,
     /// Whether the client of `redirect` has disconnected.
     pub broken: bool,
@@ -50,12 +49,12 @@ pub struct Tracked {
     passed: Vec<u8>,
     /// Whether the client must be notified that everything has changed, once its privileges are known.
     pub owed: bool,
-    /// For a client with prefixes: the slot of the cache whose keys it tracks.
+    /// The slot of the cache whose keys a client with prefixes tracks.
     pub slot: Option<u32>,
 }
 
 impl Tracked {
-    /// Notes that messages are sent, with replies or without. Returns the messages to send again after the replies.
+    /// Records that messages are sent, with or without replies. Returns the messages to send again after the replies.
     pub fn again(&mut self, pushed: &[u8], has_replies: bool) -> Vec<u8> {
         let mut again = Vec::new();
         if self.reading {
@@ -78,7 +77,7 @@ impl Tracked {
         size_of::<Tracked>() + prefixes + rows + self.passed.capacity()
     }
 
-    /// Records that the read command has its reply.
+    /// Records that the reply to the read command is complete.
     pub fn end_read(&mut self) {
         self.reading = false;
         self.rows.clear();
@@ -95,7 +94,7 @@ impl Tracked {
         }
     }
 
-    /// Returns whether keys that the next command reads are noted.
+    /// Returns whether the keys that the next command reads are noted.
     pub fn takes_reads(&self) -> bool {
         match self.mode {
             Mode::Reads => true,
@@ -122,8 +121,8 @@ fn error(words: &str, replies: &mut Writer) {
 }
 
 impl<'a> Options<'a> {
-    /// Reads the options. None: an option is wrong, and the error is written. `may_target` checks the number of a
-    /// client as the target of REDIRECT.
+    /// Reads the options. If an option is wrong, writes the error and returns None. `may_target` checks whether a
+    /// client can be the target of REDIRECT.
     pub fn read(
         options: Args<'a>,
         may_target: impl Fn(u64) -> Result<(), &'static str>,
@@ -172,8 +171,8 @@ impl<'a> Options<'a> {
         Some(read)
     }
 
-    /// Returns the tracking state of a client that was in state `former` and sends these options. None: the options do
-    /// not fit, and the error is written.
+    /// Returns the tracking state of a client that was in state `former` and sends these options. If the options do not
+    /// fit, writes the error and returns None.
     pub fn apply(&self, former: Option<&Tracked>, replies: &mut Writer) -> Option<Tracked> {
         let had = |mode| former.is_some_and(|former| former.mode == mode);
         let misfit = if !self.broadcast && !self.prefixes.is_empty() {
@@ -243,7 +242,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// Refuses prefixes that overlap, so that a client is notified of a key only once.
+    /// Refuses prefixes that overlap, so that a client is notified only once of a key.
     fn check_prefixes(&self, known: &[Box<[u8]>], replies: &mut Writer) -> bool {
         let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
         for (at, prefix) in self.prefixes.iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Shows clients to other processes: writes each client's place in the client registry, from which SQL's view and
-//! CLIENT LIST read.
+//! Publishes clients to other processes: writes each client's state to its place in the client registry, which the SQL
+//! view and CLIENT LIST read. Also formats a line of CLIENT LIST.
 
 use std::time::Instant;
 
@@ -17,22 +17,22 @@ fn count(number: usize) -> u32 {
 }
 
 impl Core {
-    /// Converts a moment of this process's clock to a timestamp.
+    /// Converts a time of this process's monotonic clock to a timestamp.
     pub fn moment(&self, instant: Instant) -> Timestamp {
         let micros = instant.saturating_duration_since(self.began).as_micros();
         self.began_at
             .saturating_add(i64::try_from(micros).unwrap_or(i64::MAX))
     }
 
-    /// Shows the present state of a client. It runs after each of the client's turns, so it allocates no memory and
-    /// reads no clock.
+    /// Publishes the current state of a client. Runs after each of the client's turns, so it must allocate no memory
+    /// and read no clock.
     pub fn show(&self, client: &mut Connection) {
         let unsent = client.unsent();
         let held = client.held().saturating_sub(unsent);
         self.show_session(&mut client.session, held, unsent);
     }
 
-    /// Shows a client in the middle of its turn, when only the session is at hand.
+    /// Publishes the state of a client in the middle of its turn, when only the session is available.
     pub fn show_session(&self, session: &mut Session, input: usize, output: usize) {
         let Some(place) = &session.place else {
             return;
@@ -97,7 +97,7 @@ pub fn line(shown: &Shown, now: Timestamp) -> String {
     if flags.is_empty() {
         flags.push('N');
     }
-    // The same number as CLIENT GETREDIR.
+    // The same number as CLIENT GETREDIR returns.
     let redirect = match shown.tracks {
         true => i64::try_from(shown.redirect).unwrap_or(i64::MAX),
         false => -1,

@@ -1,5 +1,5 @@
-//! Finds the role of a client and the permissions of that role. If the network process does not know them, it sends a
-//! request to an executor; the client's command stays in its input and runs again once the answer has arrived. The
+//! Finds the role of a client and the permissions of the role. If the network process does not know them, it sends a
+//! request to an executor; the client's command stays in the input and runs again once the answer has arrived. The
 //! checks themselves run in the executor (`auth`).
 
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::resp::session::progress::Progress;
 use crate::resp::session::{Implicit, Session, Waits};
 use crate::resp::shared::Core;
 
-/// Admits a client that has not authenticated if it may be the default role without authenticating, or if the command
+/// Admits a client that has not authenticated if it may have the default role without authenticating, or if the command
 /// needs no role.
 pub fn admit(
     core: &mut Core,
@@ -41,7 +41,7 @@ pub fn admit(
     }
 }
 
-/// Requests whether the client may be the default role without authenticating.
+/// Requests a check whether the client may have the default role without authenticating.
 pub fn request_implicit(core: &mut Core, session: &mut Session) -> Progress {
     match core.limits.default_role {
         Some(user) => ask(core, session, Waits::Implicit, user, None),
@@ -49,7 +49,7 @@ pub fn request_implicit(core: &mut Core, session: &mut Session) -> Progress {
     }
 }
 
-/// Requests from an executor whether the client is this role.
+/// Requests a check by an executor whether the client may have this role.
 fn ask(
     core: &mut Core,
     session: &mut Session,
@@ -126,8 +126,8 @@ fn write_words(words: &str, replies: &mut Writer) {
     replies.error(&[words.as_bytes()]);
 }
 
-/// Returns the name of the role that the client gives. None: the client gives none or `default`, and no default role is
-/// set.
+/// Returns the name of the role that the client gives. Returns None if the client gives no name or `default`, and no
+/// default role is set.
 fn named(core: &Core, user: Option<&[u8]>) -> Option<Vec<u8>> {
     match user {
         Some(user) if user != b"default" => Some(user.to_vec()),
@@ -200,7 +200,7 @@ pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bo
     };
     let (known, queue) = (&mut core.catalog.roles, &core.submitter.work_queue);
     let known = known.look_up(queue, core.number, IsRole(name), session.id);
-    // If the executor failed, the client's command is tried again.
+    // If the executor failed, the client's command runs again.
     wait_for(session, known)?.ok_or(Progress::Starve)
 }
 

@@ -1,5 +1,5 @@
-//! The roles of a network process' clients: results of authentication, limits of connections, roles that may no longer
-//! log in. It checks no password; an executor does so (`auth`).
+//! The roles of a network process's clients: handles results of authentication, connection limits, and roles that may
+//! no longer log in. It checks no password; an executor does (`auth`).
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,8 @@ const ASKED_AT_ONCE: usize = 256;
 const PENALTY: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// Takes the answer to an authentication request. Only the answer to the client's latest request counts. A client
-    /// does not wait for a request that was sent within an EXEC; its late answer must not count as the answer to a
+    /// Takes the answer to an authentication request. Only the answer to the client's latest request counts. Otherwise
+    /// the late answer to a request within an EXEC, for which the client does not wait, could count as the answer to a
     /// later name and password.
     pub(super) fn authenticated(&mut self, ticket: u64, answer: CatalogResponse) {
         let id = Session::id_of(ticket);
@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    /// Notes the result of a client's authentication. Returns whether the reply is to be delayed.
+    /// Stores the result of a client's authentication. Returns whether the reply must be delayed.
     fn note_authentication(
         &mut self,
         session: &mut Session,
@@ -101,7 +101,7 @@ impl Core {
         if !has_room(authenticated.room_of_role, others.of_role)
             || !has_room(authenticated.room_of_database, others.all)
         {
-            // A client that is refused keeps its role.
+            // A client that is refused keeps its former role.
             if let Some(place) = &session.place {
                 let role = session.login.role.map_or(0, |role| role.to_u32());
                 self.registry.set_role(place, role);
@@ -120,7 +120,7 @@ impl Core {
     }
 
     /// Counts the other clients for the connection limits, if any limit is set. The client itself does not count in its
-    /// present role, because it gives that role up.
+    /// current role, because it gives this role up.
     fn others(&self, session: &Session, authenticated: &Authenticated) -> LoggedIn {
         let role = authenticated.role.to_u32();
         if let (Some(_), Some(place)) = (self.peers, &session.place) {
@@ -137,7 +137,7 @@ impl Core {
         }
     }
 
-    /// Takes the client's role away.
+    /// Logs the client out, so that it has no role.
     pub fn log_out(&mut self, session: &mut Session) {
         let Some(role) = session.login.role.take() else {
             return;
@@ -154,7 +154,7 @@ impl Core {
         }
     }
 
-    /// Counts the clients of each role, and the memory of all clients, anew, after a client was lost in the middle of
+    /// Counts again the clients of each role and the memory of all clients, after a client was lost in the middle of
     /// its turn.
     pub fn count_roles(&mut self) {
         self.roles.clear();
@@ -168,8 +168,8 @@ impl Core {
         self.memory.count_anew(&self.clients);
     }
 
-    /// Ends clients whose role was dropped or may no longer log in; otherwise a subscriber could read channels for
-    /// ever. Privileges that are not known are requested, and are checked in the next call.
+    /// Ends clients whose role was dropped or may no longer log in; otherwise a subscriber could read channels forever.
+    /// Requests privileges that are unknown; the next call checks them.
     pub fn end_locked_out(&mut self) {
         let now = clock::now();
         let mut asked = 0;

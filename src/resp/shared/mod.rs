@@ -1,6 +1,6 @@
-//! The state of a network process that all its clients share: the clients themselves, cached answers of the catalogs,
+//! The state of a network process that all its clients share: the clients themselves, cached answers from the catalogs,
 //! the queues to executors, limits and counters. It neither reads sockets nor runs commands. [`Core::wake`] resumes a
-//! waiting client only for the reason for which it waits; otherwise a late answer would resume a client whose command
+//! waiting client only for the reason for which it waits; otherwise a late answer could resume a client whose command
 //! an executor still runs.
 
 pub mod client_list;
@@ -51,9 +51,9 @@ pub struct Limits {
     pub idle: Option<Duration>,
     pub authentication: Option<Duration>,
     pub cleartext: bool,
-    /// The least duration of a command that SLOWLOG records. None: it records no command.
+    /// The minimum duration of a command that SLOWLOG records; None if it records no command.
     pub slow: Option<Duration>,
-    /// The role of clients that do not authenticate. None: no role.
+    /// The role of clients that do not authenticate; None if they have no role.
     pub default_role: Option<RoleName>,
 }
 
@@ -77,7 +77,7 @@ impl Limits {
 pub struct Core {
     pub number: usize,
     pub registry: ClientRegistry,
-    /// The other network processes. None: this is the only one.
+    /// The state shared with the other network processes; None if this is the only network process.
     pub peers: Option<MultiProcess>,
     pub clients: Clients,
     pub catalog: Catalog,
@@ -92,25 +92,26 @@ pub struct Core {
     pub rate: Rate,
     pub began: Instant,
     pub began_at: Timestamp,
-    /// Places of the clients to serve.
+    /// The indexes of the clients to serve.
     pub ready: VecDeque<usize>,
-    /// The clients that are delayed: for each the end of the delay, its number, and the reason for which it waits.
+    /// The clients that are delayed. Each has the end of its delay, its number, and the reason for which it waits.
     held: Vec<(Instant, u64, Waits)>,
     /// The network process's side of the work queue.
     pub submitter: WorkSubmitter,
-    /// Clients that found no room in the queue.
+    /// The clients that found no room in the queue to the executors.
     starved: Vec<u64>,
     /// The number of clients of each role.
     roles: HashMap<u32, usize>,
     /// The input that was read and is not yet served.
     pub read_batch: ReadBatch,
-    /// The moment at which a client's commands act: the clock is read once for all commands that the client has sent.
+    /// The time that a client's commands use. The clock is read once for all commands that the client has sent.
     pub now: Timestamp,
-    /// Places in the client registry that were given back.
+    /// Places in the client registry that were freed.
     freed: Vec<Claimed>,
     /// The reader of messages that sessions publish.
     published: Option<Reader>,
-    /// A published message that only some readers have received, and the pattern after which the matching continues.
+    /// A published message that only some subscribers have received, and the pattern after which the matching
+    /// continues.
     partly_published: Option<(Message, Box<[u8]>)>,
     replies: Option<Writer>,
 }
@@ -171,19 +172,20 @@ impl Core {
         }
     }
 
-    /// Claims a place for the next client of network process `network`. None: the client registry is full.
+    /// Claims a place in the client registry for the next client of network process `network`; returns None if the
+    /// registry is full.
     pub fn claim_for(&mut self, network: usize) -> Option<Claimed> {
         self.registry.claim(network, &mut self.freed)
     }
 
-    /// Replies to a connection that there are too many clients; the caller closes it. The part of the reply that the
-    /// socket does not take is lost.
+    /// Replies to a connection that there are too many clients. The caller then closes it. Any part of the reply that
+    /// the socket does not take is lost.
     pub fn turn_away(&mut self, socket: &Socket) {
         self.counters.rejected += 1;
         let _ = socket.send(b"-ERR max number of clients reached\r\n");
     }
 
-    /// Shows the counters in the client registry.
+    /// Publishes the counters in the client registry.
     pub fn show_figures(&mut self) {
         let moment = Instant::now();
         let is_due = self.rate.is_due(moment);
@@ -205,7 +207,8 @@ impl Core {
         }
     }
 
-    /// Reads the state of CLIENT PAUSE from the client registry. Returns the end of the pause.
+    /// Reads the state of CLIENT PAUSE from the client registry, and resumes clients that it no longer holds. Returns
+    /// the end of the pause.
     pub fn look_at_pause(&mut self) -> Option<Instant> {
         let (goes_on, ends) = self.pauses.look(&self.registry);
         goes_on
@@ -214,7 +217,7 @@ impl Core {
         ends
     }
 
-    /// Counts the memory of a client at its present size.
+    /// Counts the memory that a client takes now.
     #[inline]
     pub fn count_memory(&mut self, client: &mut Connection) {
         self.memory.count(client);
@@ -228,7 +231,7 @@ impl Core {
         }
     }
 
-    /// Ends the clients that another process has requested to end.
+    /// Ends the clients whose end another process has requested.
     pub fn end_requested(&mut self) {
         if !self.registry.has_ends(self.number) {
             return;
@@ -261,14 +264,14 @@ impl Core {
         self.replies = Some(replies);
     }
 
-    /// Reads the input of some clients to serve. Returns the number of clients taken from the list.
+    /// Reads the input of the next clients to serve, at most `most`. Returns the number of clients taken from the list.
     pub fn read_ahead(&mut self, most: usize) -> usize {
         let requests = pgcache_resp::Limits::new(self.limits.request);
         self.read_batch
             .read(&mut self.clients, &mut self.ready, most, &requests)
     }
 
-    /// Puts the client at this place on the list of clients to serve, unless it is on it.
+    /// Puts the client at this index on the list of clients to serve, unless it is already on the list.
     pub fn enqueue(&mut self, place: usize) {
         if let Some(client) = self.clients.get_mut(place)
             && !client.queued
@@ -278,7 +281,7 @@ impl Core {
         }
     }
 
-    /// Notes a client that found no room in the queue. The client tries again when there may be room.
+    /// Records a client that found no room in the queue. The client tries again when the queue may have room.
     pub fn starve(&mut self, id: u64) {
         self.counters.queue_full += 1;
         self.starved.push(id);
@@ -289,7 +292,7 @@ impl Core {
         !self.starved.is_empty()
     }
 
-    /// Serves again all clients that found no room.
+    /// Puts all clients that found no room on the list of clients to serve.
     pub fn feed_starved(&mut self) {
         for id in std::mem::take(&mut self.starved) {
             if let Some(place) = self.clients.place_of(id) {
@@ -298,7 +301,7 @@ impl Core {
         }
     }
 
-    /// Serves again at most `most` of the clients that found no room.
+    /// Puts at most `most` of the clients that found no room on the list of clients to serve.
     pub fn feed_some_starved(&mut self, most: usize) {
         let most = most.min(self.starved.len());
         for id in self.starved.drain(..most).collect::<Vec<_>>() {
@@ -363,8 +366,9 @@ impl Core {
         }
     }
 
-    /// Resumes a client if it waits for this reason. It may wait for another one by now: an answer to a request made
-    /// within an EXEC arrives later, and a client whose command an executor runs must not resume for that answer.
+    /// Resumes a client if it waits for this reason. It may wait for another reason: the answer to a request within an
+    /// EXEC may arrive while an executor already runs a later command of the client, and this answer must not resume
+    /// the client.
     pub fn wake(&mut self, id: u64, awaited: Waits) {
         if let Some(place) = self.clients.place_of(id)
             && let Some(client) = self.clients.get_mut(place)
@@ -390,7 +394,7 @@ impl Core {
         }
     }
 
-    /// Ends the client that was taken out, or else the client at this place.
+    /// Ends the client that was taken out, if it is given; otherwise the client at this index.
     pub fn end(&mut self, place: usize, client: Option<Box<Connection>>) {
         if let Some(mut client) = client.or_else(|| self.clients.take(place)) {
             client.end();
@@ -414,15 +418,15 @@ impl Core {
         }
     }
 
-    /// Notes that a connection has ended that may have tracked keys for another client.
+    /// Notifies the target of an ended client's REDIRECT, if the client had a target, that everything has changed.
     pub fn redirect_lost(&mut self, id: u64) {
         let most = self.limits.output;
         let target = self.tracking.redirect_lost(id, &mut self.clients, most);
         target.into_iter().for_each(|place| self.enqueue(place));
     }
 
-    /// Marks all clients that track as to be notified that everything has changed. Called when a database of the
-    /// protocol has become another cache, because no client knows which of its keys it read in the former cache.
+    /// Marks all clients that track keys, so that they are notified that everything has changed. Called when a Redis
+    /// database refers to another cache, because no client knows which of its keys it read in the former cache.
     fn owe_all(&mut self) {
         let owed = self.tracking.owe_all(&mut self.clients);
         owed.into_iter().for_each(|place| self.enqueue(place));
@@ -432,14 +436,14 @@ impl Core {
     pub fn unshow(&mut self, place: Option<Claimed>) {
         if let Some(place) = place {
             self.registry.give_back(&place);
-            // With several network processes the first one claims all places.
+            // With several network processes, the first process claims the places of all clients.
             if self.number == 0 {
                 self.freed.push(place);
             }
         }
     }
 
-    /// Removes a client from the client registry that was lost in the middle of its turn and is no longer among the
+    /// Removes from the client registry a client that was lost in the middle of its turn, and so is no longer among the
     /// clients.
     pub fn unshow_lost(&mut self, id: u64) {
         if let Some(place) = self.registry.place_of(self.number, id) {
@@ -447,7 +451,7 @@ impl Core {
         }
     }
 
-    /// Resumes the clients whose delay is over. Returns the moment at which the next delay ends.
+    /// Resumes the clients whose delay is over. Returns the time at which the next delay ends.
     pub fn release_held(&mut self, now: Instant) -> Option<Instant> {
         let held = std::mem::take(&mut self.held).into_iter();
         let (due, held): (Vec<_>, Vec<_>) = held.partition(|(until, ..)| *until <= now);

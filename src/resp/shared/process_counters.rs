@@ -1,4 +1,4 @@
-//! The counters of a network process, which the client registry shows and INFO prints.
+//! The counters of a network process, which it publishes in the client registry and INFO prints.
 
 use crate::cache::memory::raw;
 use crate::pg::resp::client_registry::{self, Counter};
@@ -11,8 +11,8 @@ pub struct Counters {
     pub connections: u64,
     pub rejected: u64,
     pub commands: u64,
-    /// The number of turns of clients in which commands ran, and the greatest number of commands in one turn since it
-    /// was last shown.
+    /// The number of turns of clients in which commands ran, and the largest number of commands in one turn since this
+    /// number was last published.
     pub batches: u64,
     pub largest_batch: u64,
     pub input: u64,
@@ -25,9 +25,9 @@ pub struct Counters {
     pub queue_full: u64,
     pub messages: u64,
     pub overflows: u64,
-    /// Hits and misses of the predecessor. Hits and misses of this process are counted where entries are read.
+    /// Hits and misses of the predecessor. Those of this process are counted where it reads entries.
     former_reads: (u64, u64),
-    /// Microseconds of processor time: of the predecessor, and of both processes together.
+    /// Microseconds of processor time of the predecessor (`former_cpu`), and of both processes together (`cpu`).
     former_cpu: (u64, u64),
     cpu: (u64, u64),
 }

@@ -1,22 +1,22 @@
 //! Delivers the messages of `pgcache.publish`, and of clients of other network processes, to the subscribers of this
 //! network process.
 //!
-//! Guards that no subscriber misses a message unnoticed: if the ring was overwritten before it was read, all
-//! subscribers are disconnected.
+//! No subscriber may miss a message unnoticed. So if the ring was overwritten before it was read, all subscribers are
+//! disconnected.
 
 use crate::pg::resp::messages::{Found, Message, Reader};
 use crate::resp::commands::channels::{self};
 use crate::resp::shared::Core;
 
-/// The number of messages that are delivered in one round of the event loop.
+/// The maximum number of messages that are delivered in one round of the event loop.
 const PUBLISHED: usize = 1024;
-/// The number of bytes that may be compared to match channels with patterns in one round: about a millisecond of work,
-/// and more than a single comparison needs.
+/// The number of bytes that may be compared in one round to match channels with patterns. This takes about a
+/// millisecond, and is more than a single comparison needs.
 const PUBLISHED_LOOKS: usize = channels::LOOKS / 8;
 
 impl Core {
-    /// Delivers the published messages. If some messages were lost, disconnects all clients that read channels, so that
-    /// they notice the loss. A client that reads too slowly is disconnected for the same reason.
+    /// Delivers the published messages. If messages were lost, disconnects all subscribers, so that they notice the
+    /// loss; a subscriber that reads too slowly is disconnected for the same reason.
     pub fn take_published(&mut self) {
         let Some(mut published) = self.published.take() else {
             return;
@@ -56,8 +56,8 @@ impl Core {
         }
     }
 
-    /// Delivers one message: to all readers, or to the readers of the patterns behind `after`. The rest follows in
-    /// the next round.
+    /// Delivers one message to all subscribers or, if `after` is given, to subscribers of the patterns after it. What
+    /// takes too long follows in the next round.
     fn hand_out_one(&mut self, message: Message, after: Option<&[u8]>, looks: &mut usize) {
         let (channel, text) = (&message.channel, &message.text);
         let rest = channels::publish_from_outside(channel, text, after, looks, self);

@@ -8,7 +8,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// The number of samples, as in Redis.
 const SAMPLES: usize = 16;
 
-/// The last samples: the moment of each, and the number of commands run before it.
+/// The last samples. Each has its time, and the number of commands that had run before it.
 #[derive(Default)]
 pub struct Rate {
     samples: VecDeque<(Instant, u64)>,
@@ -29,8 +29,8 @@ impl Rate {
         self.samples.push_back((now, commands));
     }
 
-    /// Returns the mean rate since the oldest sample that is at most 17 steps old. A process that slept has only older
-    /// samples; then the result is the mean since the newest sample.
+    /// Returns the mean rate since the oldest sample that is at most 17 steps old. If the process slept and has only
+    /// older samples, returns the mean rate since the newest sample.
     pub fn per_second(&self, now: Instant, commands: u64) -> u64 {
         let age = |taken: &Instant| now.saturating_duration_since(*taken);
         let window = STEP * (SAMPLES as u32 + 1);
@@ -65,7 +65,7 @@ mod tests {
             assert!(!rate.is_due(at(step * 100 + 50)));
         }
         assert_eq!(rate.per_second(at(10_000), 1000), 100);
-        // After a long sleep.
+        // The process has slept for a long time.
         assert_eq!(rate.per_second(at(19_900), 1990), 100);
     }
 }

@@ -1,5 +1,5 @@
-//! Connects the tracking of keys with the turns of clients: notes the keys that clients read, and notifies the clients
-//! of changes. The table of read keys, the messages and the rules for the order of steps are in `resp::tracking`.
+//! Connects key tracking with the turns of clients: notes the keys that clients read, and notifies the clients of
+//! changes. `resp::tracking` holds the table of read keys, the messages, and the rules for the order of steps.
 
 use pgcache_resp::{Kind, Parsed, Writer};
 
@@ -21,18 +21,18 @@ use crate::resp::shared::client_permissions;
 use crate::resp::tracking::tracking_clients::{Everybody, Invalidation, standing};
 
 /// The number of keys that are noted between two replies. It is bounded because no other client is served while keys
-/// are noted. If a client reads more keys, it is notified at once that everything has changed.
+/// are noted. A client that reads more keys is notified at once that everything has changed.
 const NOTED: usize = 4096;
 
 /// Runs `note` for each key that a command only reads. GETEX without an option counts as a read here. Redis counts it
-/// as a write, so that a client that keeps the reply never receives the change.
+/// as a write, so a Redis client that caches the reply never receives a later change.
 fn each_key<'a>(command: &Parsed<'a>, note: impl FnMut(&'a [u8])) {
     if command.kind() == Kind::Read {
         command.entry.keys(command.args).for_each(note);
     }
 }
 
-/// Notes the keys that a command on entries reads before the command runs, if the client tracks them.
+/// Notes, before a command on entries runs, the keys that it reads, if the client tracks them.
 #[inline]
 pub fn note_reads(
     core: &mut Core,
@@ -63,7 +63,7 @@ fn note_reads_of(
         || permission.may_be_hot && slot.is_some_and(sees_every_change)
         || fault::on(Fault::UnfollowedNotOwed);
     if !tracked.takes_reads() {
-        // A client with prefixes keeps the values that it reads: a change between the read and the reply is sent
+        // A client with prefixes caches the values that it reads. So a change between the read and the reply is sent
         // before the reply, and again after it.
         if tracked.mode == Mode::Broadcast && !fault::on(Fault::BroadcastReadNotNoted) {
             each_key(command, |_| {
@@ -84,7 +84,7 @@ fn note_reads_of(
             return;
         };
         if key.is_empty() || key.len() > MAX_BYTES {
-            return; // such a key never has an entry
+            return; // such a key can have no entry
         }
         if fault::on(Fault::ReadNotNoted) {
             return;
@@ -97,8 +97,8 @@ fn note_reads_of(
         }
         core.tracking.follow(slot);
         let deadline = || {
-            // The deadline of a row is noted only after the read (`has_read`), because its copy may be evicted or
-            // filled before.
+            // The deadline of a row is noted only after the read (`has_read`), because the row's copy may be evicted or
+            // filled before the read.
             let entries = entries.as_ref().filter(|_| !is_table)?;
             let seen = entries.look(&entries.key(key))?;
             raw::has_deadline(&seen).then_some(seen.deadline)
@@ -112,7 +112,7 @@ fn note_reads_of(
     });
 }
 
-/// Returns whether every change of a table is reported. While some changes are not reported, each client is notified
+/// Returns whether every change of a table is reported. While some changes may go unreported, each client is notified
 /// right after its read. A standby reports no changes at all.
 fn sees_every_change(slot: u32) -> bool {
     let sees = |tier: &Tier| tier.slot(slot).sees_every_change() && !session::in_recovery();
@@ -126,7 +126,7 @@ pub fn reads_on(session: &Session) {
     }
 }
 
-/// Notes that a piece of a command has run.
+/// Handles the end of a piece of a command: notes the earliest deadline of the rows that it has read.
 #[inline]
 pub fn has_read(core: &mut Core, session: &Session) {
     if let Some(tracked) = &session.tracking
@@ -145,8 +145,8 @@ fn note_deadline(core: &mut Core, tracked: &Tracked, deadline: Timestamp) {
     }
 }
 
-/// Notes that an executor has answered a client's commands; `soonest` is the earliest deadline of the entries that
-/// they read.
+/// Handles an executor's answer to a client's commands. `soonest` is the earliest deadline of the entries that they
+/// read.
 pub fn reply_came(core: &mut Core, session: &mut Session, soonest: Option<Timestamp>) {
     if let Some(tracked) = &mut session.tracking {
         if let Some(deadline) = soonest {
@@ -156,7 +156,7 @@ pub fn reply_came(core: &mut Core, session: &mut Session, soonest: Option<Timest
     }
 }
 
-/// Notifies clients of all changes up to now. Must run within a round's transaction, which has accepted the
+/// Notifies clients of all changes up to now. Must run within the transaction of a round, which has accepted the
 /// invalidation messages that void permissions.
 pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
     let tracking = &mut core.tracking;
@@ -197,8 +197,8 @@ pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
     }
 }
 
-/// Notifies a client that everything has changed, if that message is pending or if a client with prefixes has moved to
-/// another cache. Returns whether it did. Err: the client waits for its permission.
+/// Settles a client: notifies it that everything has changed, if this message is pending or if a client with prefixes
+/// has moved to another cache. Returns whether the client was notified, or an error if it must wait for its permission.
 pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress> {
     let session = &mut client.session;
     let mut slot = None;
@@ -206,7 +206,7 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
         let mut error = Writer::new(session.protocol, 1 << 10);
         let may_read = match client_permissions::permission(core, session, &mut error) {
             Ok(permission) if permission.target.privileges.has(Privileges::READ) => {
-                // Changes of rows that a policy may hide are never reported by key. After a read of these rows,
+                // Changes of rows that a policy may hide are never reported by key. After a read of such rows,
                 // everything is reported as changed.
                 if permission.may_send_keys() {
                     slot = tier::tier().and_then(|tier| permission.target.cache.slot(tier));
@@ -217,8 +217,8 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
             Err(step) => return Err(step),
         };
         slot.into_iter().for_each(|slot| core.tracking.follow(slot));
-        // A client without the privilege to read is not notified now. Once it has the privilege again, its slot
-        // differs, and it is notified.
+        // A client without the privilege to read is not notified now. It is notified when it has the privilege again,
+        // because its slot then differs.
         if let Some(tracked) = &mut session.tracking
             && !may_read
         {
@@ -249,8 +249,8 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
     Ok(true)
 }
 
-/// Settles a client with prefixes before its commands run. The client must be notified of changes before the replies,
-/// which needs its permission. Err: the permission is unknown, and the commands wait for it.
+/// Settles a client with prefixes before its commands run, because it must be notified of changes before the replies.
+/// Returns an error if its permission is unknown; the commands then wait for it.
 pub fn settle_before(core: &mut Core, client: &mut Connection) -> Result<(), Progress> {
     let is_notified = client.session.tracking.as_deref().is_some_and(is_broadcast);
     if !is_notified || client.is_amid_reply() {
@@ -268,14 +268,15 @@ fn is_broadcast(tracked: &Tracked) -> bool {
     tracked.mode == Mode::Broadcast
 }
 
-/// Returns whether a client is to be settled: a message that everything has changed is pending, or the client has
-/// prefixes and its permission no longer holds. A client with prefixes that waits is settled when it resumes.
+/// Returns whether a client must be settled, because a message that everything has changed is pending, or because the
+/// client has prefixes and its permission is no longer valid. A waiting client with prefixes is settled when it
+/// resumes.
 pub fn is_unsettled(session: &Session) -> bool {
     session.tracking.as_deref().is_some_and(|tracked| {
         match is_broadcast(tracked) {
             // A client that is reading is settled after the reply.
             _ if tracked.reading => false,
-            // Settling requests its permission, for which it may have to wait.
+            // A waiting client cannot be settled, because it may have to wait for its permission.
             true => {
                 session.waits == Waits::Nothing && (tracked.owed || standing(session).is_none())
             }
@@ -291,7 +292,7 @@ pub fn again(session: &mut Session, pushed: &[u8], has_replies: bool) -> Vec<u8>
     tracked.map_or_else(Vec::new, |tracked| tracked.again(pushed, has_replies))
 }
 
-/// Notes that a command was run.
+/// Handles the end of a command that was run.
 pub fn command_done(session: &mut Session, command: &Parsed<'_>) {
     if let Some(tracked) = &mut session.tracking {
         tracked.end_read();
@@ -299,8 +300,8 @@ pub fn command_done(session: &mut Session, command: &Parsed<'_>) {
     }
 }
 
-/// Notes that a command was run or offloaded. This ends the effect of CLIENT CACHING, unless the command is one of
-/// CLIENT or begins a transaction.
+/// Ends the effect of CLIENT CACHING after a command was run or offloaded, unless it was a CLIENT command or began a
+/// transaction.
 pub fn command_handed(session: &mut Session, command: &Parsed<'_>) {
     if let Some(tracked) = &mut session.tracking
         && tracked.caching

@@ -1,6 +1,6 @@
 //! The table of keys that the clients of one network process have read.
 //!
-//! The table bounds its memory: beyond a number of keys, or of readers of keys, each new key evicts another key, and
+//! The table's memory is bounded. Beyond a number of keys, or of readers of keys, each new key evicts another key, and
 //! the clients that have read the evicted key are notified.
 
 use std::cmp::Reverse;
@@ -9,17 +9,18 @@ use std::rc::Rc;
 
 use crate::pg::session::clock::Timestamp;
 
-/// The average number of readers of a key beyond which keys are evicted, too. A client that has disconnected counts
-/// until it is removed.
+/// The average number of readers of a key beyond which keys are evicted, too. A disconnected client counts until it is
+/// removed.
 const READERS: usize = 64;
 
 /// A key, and the clients that have read it.
 pub struct Node {
     pub key: Rc<[u8]>,
-    /// Sorted by number.
+    /// The clients' numbers, sorted.
     pub clients: Vec<u64>,
-    /// The entry's deadline when the first of the clients read it; a later change of the deadline counts as a change of
-    /// the key. For a table cache each reader lowers it to the deadline of the row. None: no reader had a copy.
+    /// The entry's deadline when the first of the clients read it. (A later change of the deadline counts as a change
+    /// of the key.) For a table cache, each reader lowers it to the deadline of the row. None if the entry had no
+    /// deadline, or if no reader has found the entry yet.
     deadline: Option<Timestamp>,
 }
 
@@ -64,8 +65,8 @@ impl Table {
         self.count
     }
 
-    /// Notes that a client reads a key. `deadline` is called only if no client has read the key before. Returns the
-    /// key that was evicted to make room.
+    /// Notes that a client reads a key. Calls `deadline` only if no client has read the key before. Returns the key
+    /// that was evicted to make room, if any.
     pub fn add(
         &mut self,
         slot: u32,
@@ -123,7 +124,7 @@ impl Table {
         }
     }
 
-    /// Evicts another key of this cache, or a key of another cache if this cache has no other.
+    /// Evicts another key of this cache, or a key of another cache if this cache has no other key.
     fn evict(&mut self, slot: u32) -> Option<Node> {
         let has_others =
             |slot: u32, keys: &Keys, own: u32| keys.nodes.len() > usize::from(slot == own);
@@ -138,7 +139,7 @@ impl Table {
                     .map(|(other, _)| *other)
             })?;
         let keys = self.caches.get_mut(&others)?;
-        // The last key is the one just added.
+        // Does not choose the last key of this cache, which was just added.
         let choice = keys.nodes.len() - usize::from(others == slot);
         keys.hand = (keys.hand + 1) % choice;
         let node = keys.remove_at(keys.hand);
@@ -147,7 +148,7 @@ impl Table {
         Some(node)
     }
 
-    /// Removes a key that has changed; the clients that have read it are notified once.
+    /// Removes a key that has changed, so that the clients that have read it are notified once.
     pub fn remove(&mut self, slot: u32, key: &[u8]) -> Option<Node> {
         let keys = self.caches.get_mut(&slot)?;
         let place = *keys.places.get(key)?;
@@ -168,7 +169,7 @@ impl Table {
         clients().copied().collect()
     }
 
-    /// Removes the next key whose deadline has passed. Returns it with the slot of its cache.
+    /// Removes the next key whose deadline has passed, and returns it with the slot of its cache.
     pub fn take_due(&mut self, now: Timestamp) -> Option<(u32, Node)> {
         while self.next_deadline()? <= now {
             let Reverse((deadline, slot, key)) = self.deadlines.pop()?;

@@ -21,13 +21,13 @@ use crate::resp::session::connection::Connection;
 use crate::resp::session::memory_limit::Memory;
 use crate::resp::session::tracked::Tracked;
 
-/// The time for which a network process requests no further wake-up after a change has woken it. At its end the process
-/// checks the ring by itself. Without the pause, writers would send a signal for each change.
+/// The time for which a network process requests no further wake-up after a change has woken it; then the process
+/// checks the ring by itself. Without this pause, writers would send a signal for each change.
 const QUIET: Duration = Duration::from_millis(1);
-/// When this many clients have disconnected, their numbers are removed from the table of keys.
+/// The number of disconnected clients at which their numbers are removed from the table of keys.
 const GONE: usize = 1000;
 
-/// Prefixes, and the clients that are notified of all keys beginning with them.
+/// Prefixes, each with the clients that are notified of all keys that begin with it.
 pub type Prefixes = BTreeMap<Box<[u8]>, Vec<u64>>;
 
 /// The tracking state of a network process.
@@ -37,13 +37,13 @@ pub struct Tracking {
     /// The reader of the ring of changes, while clients track.
     pub reader: Option<Reader>,
     clients: HashSet<u64>,
-    /// The clients with REDIRECT, each with the client that is notified instead.
+    /// The clients with REDIRECT, each with its target, the client that is notified instead.
     redirects: HashMap<u64, u64>,
     gone: usize,
-    /// Slots whose changes are reported to this network process.
+    /// The slots whose changes are reported to this network process.
     slots: HashSet<u32>,
     pub table: Table,
-    /// Keys that were evicted from the table to make room, with the clients that have read them and are to be notified.
+    /// Keys that were evicted from the table to make room. The clients that have read them must still be notified.
     pub evicted: Vec<Node>,
     /// The clients that are notified of all keys with a prefix.
     pub prefixes: Prefixes,
@@ -98,8 +98,8 @@ impl Tracking {
         })
     }
 
-    /// Prepares for a sleep of at most `pause` (None: no limit). Returns how long the sleep may be: zero if changes
-    /// have arrived.
+    /// Prepares for a sleep of at most `pause`, where None means no limit. Returns how long the process may sleep,
+    /// which is zero if changes have arrived.
     pub fn before_sleep(&mut self, pause: Option<Duration>) -> Option<Duration> {
         let Some(reader) = &self.reader else {
             return pause;
@@ -148,7 +148,7 @@ impl Tracking {
     }
 
     /// Notifies the REDIRECT target of a disconnected client that everything has changed, because the target receives
-    /// no more messages about keys that the client has read. Returns the place of the target.
+    /// no more messages about keys that the client has read. Returns the index of the target.
     pub fn redirect_lost(
         &mut self,
         client: u64,
@@ -170,7 +170,7 @@ impl Tracking {
         Some(place)
     }
 
-    /// Marks every tracking client as to be notified that everything has changed. Returns their places.
+    /// Marks all clients that track keys, so that they are notified that everything has changed. Returns their indexes.
     pub fn owe_all(&mut self, clients: &mut Clients) -> Vec<usize> {
         let all = self.clients.iter().filter_map(|id| clients.place_of(*id));
         let places: Vec<usize> = all.collect();
@@ -190,7 +190,7 @@ impl Tracking {
         if !self.clients.remove(&client) {
             return;
         }
-        // Only its own prefixes are searched, because many clients may disconnect at once.
+        // Searches only the client's prefixes, because many clients may disconnect at once.
         for prefix in tracked.map_or(&[][..], |tracked| &tracked.prefixes[..]) {
             if let Some(clients) = self.prefixes.get_mut(prefix) {
                 clients.retain(|other| *other != client);
@@ -235,7 +235,7 @@ pub struct Everybody<'c> {
     pub memory: &'c mut Memory,
     /// The number of bytes of output that may wait for a client.
     pub most_output: usize,
-    /// The places of the clients that must be served because of a message.
+    /// The indexes of the clients that must be served because of a message.
     pub wakes: Vec<usize>,
 }
 
@@ -254,7 +254,7 @@ impl Everybody<'_> {
         self.find(id)?.session.tracking.as_deref_mut()
     }
 
-    /// Notifies a client, or the client of its REDIRECT, of a change made by `author`.
+    /// Notifies a client, or its REDIRECT target, of a change made by `author`.
     pub fn notify(&mut self, id: u64, invalidation: Invalidation<'_>, author: u64) {
         let Some(tracked) = self.tracked(id) else {
             return;
@@ -318,7 +318,7 @@ impl Everybody<'_> {
         }
     }
 
-    /// Notifies a client with prefixes of a key, or of all keys, in the cache of this slot. Does nothing unless it is
+    /// Notifies a client with prefixes of a key, or of all keys, in the cache of this slot. Does nothing unless this is
     /// the cache of the client's database and the client may read it.
     fn notify_broadcast(
         &mut self,
@@ -387,7 +387,7 @@ fn write(invalidation: Invalidation<'_>, out: &mut Writer) {
     }
 }
 
-/// Returns the clients that have a prefix of the key. Makes at most as many look-ups as the key has bytes, however many
+/// Returns the clients of each prefix of the key. Makes at most as many lookups as the key has bytes, however many
 /// prefixes exist.
 fn fitting<'p>(prefixes: &'p Prefixes, key: &'p [u8]) -> impl Iterator<Item = &'p Vec<u64>> {
     let mut rest = Some(key);
@@ -395,7 +395,8 @@ fn fitting<'p>(prefixes: &'p Prefixes, key: &'p [u8]) -> impl Iterator<Item = &'
         loop {
             let range = (Bound::Unbounded, Bound::Included(rest?));
             let (prefix, clients) = prefixes.range::<[u8], _>(range).next_back()?;
-            // Each earlier prefix that fits is shorter, and is a prefix of both this prefix and the key.
+            // Each earlier prefix of the key is shorter, and so is a prefix of the part that this prefix and the key
+            // have in common.
             let same = |(one, other): &(&u8, &u8)| one == other;
             let common = prefix.iter().zip(key).take_while(same).count();
             if common == prefix.len() {
