@@ -9,7 +9,8 @@
 #
 # Usage: power.sh [FAULT...]      all faults, and mutants, if none is named
 #
-# Environment: SEED=7 draws the mutants of an earlier run again, MUTANTS=10 sets their number, JOBS=2 the tests at a time.
+# Environment: SEED=7 draws the mutants of an earlier run again, MUTANTS=10 sets their number (0: none), JOBS=2 the
+# number of tests at a time.
 export PGCACHE_PROFILE=checked
 . "$(dirname "$0")/head.sh"
 need rust server python

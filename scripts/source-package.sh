@@ -7,8 +7,8 @@
 # Usage: source-package.sh PACKAGE BINARY FOLDER [OLDEST]
 #
 #   BINARY     a binary package that it must build, as a regular expression
-#   OLDEST     a version: of the oldest suite that has this one or a newer one. A caller that names it wants to read the
-#              source, not to build it: if a mirror lacks parts of it, the authors' part without the distribution's will do.
+#   OLDEST     a version: takes the oldest suite that has this version or a newer one. Callers that only read the source
+#              name it: if a mirror lacks the distribution's part of the source, the authors' part suffices.
 . "$(dirname "$0")/head.sh"
 
 [ $# = 3 ] || [ $# = 4 ] || die "usage: source-package.sh PACKAGE BINARY FOLDER [OLDEST]"

@@ -4,12 +4,12 @@
 # the parts.
 #
 # Usage: test.sh         the parts that each change must pass
-#        test.sh NAME    one test: a file of sql/ or specs/, else the session tests whose name contains NAME, else those of
-#                        the crates
+#        test.sh NAME    one test: a file of sql/ or specs/, else the session tests whose name contains NAME, else the
+#                        tests of the crates
 #
-# Environment: PG, PG_CONFIG as in the Makefile. PARTS="regress sessions" runs these parts only, PARTS=all all of them,
-# WITHOUT="lint unit" all but these, SESSIONS="restart:: dump::" of the session tests only these. PGCACHE_PROFILE=release: on the
-# library as it is shipped.
+# Environment: PG, PG_CONFIG as in the Makefile. PARTS="regress sessions" runs only these parts, PARTS=all runs all
+# parts, WITHOUT="lint unit" leaves these parts out, SESSIONS="restart:: dump::" runs only these session tests.
+# PGCACHE_PROFILE=release tests the library as it is shipped.
 export PGCACHE_PROFILE=${PGCACHE_PROFILE:-checked}
 . "$(dirname "$0")/head.sh"
 

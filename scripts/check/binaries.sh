@@ -4,7 +4,7 @@
 # after a restart. If install.sh refuses to install, it must say why.
 #
 # Usage: check.sh binaries [ARCHIVE]        environment: SUITE=bookworm or trixie, whose own Postgres it is tried in,
-#                                           and all other majors that the archive has and this machine can have;
+#                                           with all other majors that the archive has and this machine can have;
 #                                           MAJORS="15 16 17 18 19" to make the archive. Needs root.
 . scripts/base.sh
 . /etc/os-release

@@ -2,9 +2,10 @@
 # Proves that the Debian package is complete: on a clean base system it installs with its dependencies, the extension
 # works with and without preload, survives a restart, and is removed without leftovers.
 #
-# Usage: check.sh deb [FILE]        environment: PG, PG_CONFIG as in the Makefile, for a package of this machine's suite;
-#                                   or SUITE=trixie, whose own Postgres the package is made for, in a base system of it,
-#                                   from HEAD. With FILE that package is tried, and none is made. Needs root.
+# Usage: check.sh deb [FILE]        environment: PG, PG_CONFIG as in the Makefile, for a package for this machine's
+#                                   suite; or SUITE=trixie, for a package for that suite's Postgres, which is made
+#                                   from HEAD in a base system of the suite. With FILE, checks that package and makes
+#                                   none. Needs root.
 . scripts/base.sh
 . /etc/os-release
 

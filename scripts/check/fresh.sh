@@ -6,8 +6,8 @@
 # The system is a folder (base.sh); it uses the host's network, with its proxy and certificates.
 #
 # Usage: check.sh fresh bookworm|trixie|noble
-# Environment: FRESH_USER=name, FRESH_AS="root user" (either or both), FRESH_RUN="demo test" (targets), FRESH_FIRST="packages
-# that are installed before", such as an old cargo
+# Environment: FRESH_USER=name, FRESH_AS="root user" (either or both), FRESH_RUN="demo test" (targets),
+# FRESH_FIRST="packages to install before", such as an old cargo
 . scripts/base.sh
 
 suite=${1:-${SUITE:-}}

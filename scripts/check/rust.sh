@@ -19,8 +19,9 @@ stand_in() {
     chmod 755 "$system/bin/$1"
 }
 
-# A stand-in for apt that offers the packages in $system/offers (NAME VERSION), after an update those in $system/later, too;
-# installs by making programs of the version; and removes nothing: it refuses the packages in $system/conflicts.
+# Makes a system with a stand-in for apt. It offers the packages in $system/offers (NAME VERSION), and after an update
+# also those in $system/later. It installs a package by making programs of that version. It removes nothing: it refuses
+# the packages in $system/conflicts.
 new_system() {
     system=$work/$1
     mkdir -p "$system/bin" "$system/cache" "$system/installed" "$system/usr"

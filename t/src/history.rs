@@ -73,7 +73,7 @@ pub fn check(writes: &[Write], reads: &[Read]) -> Result<(), Violation> {
 }
 
 /// Checks the final state: each key has no entry, or the last committed version. A write whose session broke during its
-/// commit may or may not be the last committed version.
+/// commit may or may not be the last write.
 pub fn check_quiet(writes: &[Write], left: &[(u64, u64)]) -> Result<(), Violation> {
     let is_last = |key: u64, version: u64| {
         let known = writes

@@ -17,7 +17,7 @@
 //! - [`history`], [`linear`], [`exclusion`]: checkers without a server, tested with histories that they must reject:
 //!   for writes whose order is known, for any writes, and for leases.
 //! - [`ways`]: operations that are described once and run through SQL or the Redis protocol.
-//! - [`storm`]: clients of SQL and of the Redis protocol at once, and their history.
+//! - [`storm`]: SQL sessions and Redis clients at once, and their history.
 //! - [`rng`]: random numbers; [`fuzz`], [`fuzz_arguments`]: random calls of every function; [`differential`]: random
 //!   statements that must give equal answers in two databases.
 //! - [`parallel`]: queries with a parallel plan.

@@ -20,8 +20,8 @@ use crate::handback::{self, Taken};
 use crate::resp::Door;
 use crate::stage::Stage;
 
-/// The number of idle servers that are kept. With a higher number, idle servers would take memory and processes, and
-/// tests would seldom request them.
+/// The number of idle servers that are kept. More servers would take memory and processes, although tests seldom
+/// request them.
 const IDLE: usize = 10;
 
 /// The configuration of a server.

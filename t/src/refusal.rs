@@ -15,7 +15,7 @@ pub fn refused<T>(result: Result<T, Error>, sqlstate: &str) -> DbError {
     error.clone()
 }
 
-/// Returns the SQLSTATE of an error. Panics if the session broke, because such an error has none.
+/// Returns the SQLSTATE of an error. Panics if the session broke, because then the error has no SQLSTATE.
 pub fn sqlstate(error: &Error) -> &str {
     match error.code() {
         Some(code) => code.code(),

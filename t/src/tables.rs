@@ -21,8 +21,7 @@ pub fn start(conf: &[&str]) -> Door {
     door
 }
 
-/// Connects a client to this database. If a role is named, the client authenticates as that role, which needs no
-/// password.
+/// Connects a client to this database. The client authenticates as the role, if one is named, which needs no password.
 pub fn client_in(door: &Door, database: u32, role: Option<&str>) -> Client {
     let mut client = door.client();
     if let Some(role) = role {

@@ -12,8 +12,8 @@ use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
-/// Waits until the table has the value, and keeps the key hot until then. Then checks the hot tier: if the tier missed
-/// the change, `cache_get` still returns the old copy.
+/// Waits until the table has the value, and reads the key during the wait, so that it stays hot. Then checks the hot
+/// tier: if the tier missed the change, `cache_get` still returns the old copy.
 fn arrives(session: &mut Client, expected: Option<&str>) {
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {

@@ -122,7 +122,7 @@ fn repeatable(session: &mut Client, recorder: &Recorder, rng: &mut Rng, number: 
     reads
 }
 
-/// Acts as a client that computes the value itself: it reads the source only after it has taken the lease.
+/// Acts as a client that computes the value itself: it takes the lease first and then reads the source.
 fn lease_once(session: &mut Client, rng: &mut Rng) {
     let key = rng.below(KEYS);
     let ask =

@@ -758,7 +758,7 @@ fn a_trigger_that_comes_while_a_removal_waits_is_fired() {
     assert!(writer.holds("SELECT NOT cache_exists('p:1', 'c')"));
 }
 
-/// The cache's trigger rolls back a savepoint of its own and reads the cache. This must not start the removal again.
+/// The cache's trigger rolls back its own savepoint and reads the cache. This must not start the removal again.
 #[test]
 fn a_removal_continues_over_savepoints_of_the_triggers_that_it_fires() {
     let mut session = Cluster::shared().database().connect();

@@ -1,5 +1,5 @@
-//! Tests that the settings of the session that changes a row do not affect the key of a dependency, and that
-//! expressions that pgcache stores as text keep their meaning under other settings.
+//! Tests that the key of a dependency is independent of the settings of the session that changes a row, and that
+//! expressions stored as text keep their meaning under other settings.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

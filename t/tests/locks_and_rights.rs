@@ -1,5 +1,5 @@
-//! Tests that a relation that a caller names is locked only after the caller's privileges were checked, and that they
-//! are checked again once the lock is held.
+//! Tests when a relation that a caller names is locked: only after the caller's privileges were checked. The check is
+//! repeated once the lock is held.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Tests that a backend that runs out of memory raises 53200 and continues, and that the tier stays consistent.
+//! Tests backends that run out of memory: they raise 53200 and continue, and the tier stays consistent.
 //!
 //! If an allocation failed in Rust, or if the report of the error needed more memory, the backend would end, and the
 //! postmaster would restart the server.

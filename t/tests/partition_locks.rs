@@ -1,6 +1,6 @@
 //! Tests statements that write one partition of a cache: they lock only that partition, need only its privileges, and
 //! fire only its triggers. Also tests caches that are partitions of an ordinary table, and the trigger that pgcache
-//! creates on such a cache.
+//! creates on them.
 
 use std::thread;
 

@@ -18,7 +18,7 @@ use postgres::types::Type;
 
 const PID: &str = "SELECT pg_backend_pid()";
 
-/// Connects a client whose open transaction occupies a server session, the one that was used last.
+/// Connects a client whose open transaction occupies a server session: the session that was used last.
 fn occupying(pooler: &Pooler) -> Client {
     let mut other = pooler.connect();
     other.run("BEGIN");

@@ -1,4 +1,4 @@
-//! Tests that each request gets a reply even if the caches that the settings name are missing, renamed or locked.
+//! Tests that each request gets a reply even if caches named in the settings are missing, renamed or locked.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};

@@ -1,5 +1,4 @@
-//! Tests malicious clients of the Redis protocol: their requests must not stall other clients, and must not give them
-//! access.
+//! Tests malicious Redis clients: their requests must not stall other clients, and must not give them access.
 
 use std::time::{Duration, Instant};
 

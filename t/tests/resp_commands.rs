@@ -1,5 +1,5 @@
-//! Tests commands of the Redis protocol on memory caches that the comparison with Redis cannot cover: effects on SQL or
-//! by SQL, missing privileges, and commands that only later versions of Redis have.
+//! Tests Redis commands on memory caches that the comparison with Redis cannot cover: effects on SQL or by SQL, missing
+//! privileges, and commands that only later versions of Redis have.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};

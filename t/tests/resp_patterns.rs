@@ -1,4 +1,4 @@
-//! Tests that patterns that take long to match do not delay other clients.
+//! Tests subscriptions to patterns that take long to match: they must not delay other clients.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Runs clients of SQL and of the Redis protocol at once on the same caches, and checks that one order of all
-//! operations explains all answers.
+//! Runs SQL sessions and Redis clients at once on the same caches, and checks that one order of all operations explains
+//! all answers.
 //!
 //! No lock orders the clients, so writers conflict on rows, in the executors' batches and in the tier.
 //! PGCACHE_STORM_SECONDS sets the length; scripts/storm.sh also runs this test on a library that waits at random in the
@@ -233,8 +233,8 @@ impl Way for Lying {
     }
 }
 
-/// The negative control: the same storm with one lying client of the Redis protocol. On a slow machine one order may
-/// explain a lie as well, so the client lies until it is detected.
+/// The negative control: the same storm with one lying Redis client. On a slow machine one order may explain a lie as
+/// well, so the client lies until it is detected.
 #[test]
 fn a_stale_read_and_a_lost_write_by_redis_are_caught() {
     let door = server(&CACHES);

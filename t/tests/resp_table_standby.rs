@@ -1,5 +1,5 @@
-//! Tests that a commit that waits for a synchronous standby delays only work that would also wait for the standby.
-//! Other clients of the Redis protocol continue.
+//! Tests commits that wait for a synchronous standby: they delay only work that would also wait for the standby. Other
+//! Redis clients continue.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Tests that commands of the Redis protocol on table caches have the same effect as the SQL functions and need the
-//! same privileges. `resp_differential.rs` compares the replies with Redis.
+//! Tests that Redis commands on table caches have the same effect as the SQL functions and need the same privileges.
+//! `resp_differential.rs` compares the replies with Redis.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

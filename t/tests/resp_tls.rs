@@ -289,7 +289,7 @@ fn psql(
     }
 }
 
-/// Logs in as a client of the Redis protocol over TLS. Returns the refusal as the error.
+/// Logs in as a Redis client over TLS. Returns the refusal as the error.
 fn by_resp(door: &Door, keys: &Keys, certificate: Option<&str>, role: &str) -> Result<(), String> {
     let client = door.try_tls(HOME, &keys.client(certificate));
     let mut client = client.map_err(|error| error.to_string())?;

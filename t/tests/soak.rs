@@ -99,7 +99,7 @@ const EXPECTED: &[&str] = &[
     "22P02", // a counter over text
     "42P01", // a table that is being rewritten
     "55P03", // LOCK ... NOWAIT
-    "25P01", // the same outside of a transaction
+    "25P01", // LOCK ... NOWAIT outside a transaction
 ];
 
 /// Returns whether an error is expected. If two sessions create an index without a name on one table, Postgres may

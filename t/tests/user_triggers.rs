@@ -1,5 +1,5 @@
-//! Tests that triggers that a role with TRIGGER created on another role's cache never run with the privileges of the
-//! cache's owner, whichever session removes rows.
+//! Tests triggers that one role creates on another role's cache: they never run with the privileges of the cache's
+//! owner, whichever session removes rows.
 
 use std::time::Duration;
 

@@ -260,7 +260,7 @@ fn a_read_never_returns_less_than_acknowledged_writes() {
     }
 }
 
-/// The negative control: the checker rejects the histories of a reader that keeps the values that it has read.
+/// The negative control: the checker rejects the histories of a reader that caches what it reads.
 #[test]
 fn a_reader_with_a_memory_of_its_own_is_caught() {
     let recorder = record(&cache_of("unlogged"), Duration::from_secs(1), with_memory);

@@ -7,7 +7,7 @@ use crate::linear::{Answer, Command, Moment, Until, When};
 use crate::resp::{Client, Reply};
 use crate::rng::Rng;
 
-/// A client of the Redis protocol.
+/// A Redis client.
 pub struct Door {
     client: Client,
     /// The cache whose database is selected.

@@ -1,4 +1,4 @@
-//! Describes an operation once, and runs it in an SQL session or by a Redis client. The answers form a history for
+//! Describes an operation once, and runs it in a SQL session or with a Redis client. The answers form a history for
 //! [`crate::linear`].
 //!
 //! A single command is one step of that history. A transaction on a table is one step for each key. The step begins at
@@ -97,7 +97,7 @@ pub struct CallResult {
     pub fate: Fate,
 }
 
-/// An SQL session or a Redis client.
+/// A SQL session or a Redis client.
 pub trait Way: Send {
     /// Returns whether the protocol can express the command.
     fn can(&self, cache: Cache, command: &Command) -> bool;
