@@ -10,7 +10,8 @@
 #   in_way NAME WAY COMMAND...    runs the command with its own cache: WAY is the storage, the type, and direct or
 #                                 pooled. The command finds STORE_CACHE, STORE_HOST and STORE_PORT, and `way` for WHAT
 #   each_way NAME COMMAND...      the same once for each of `ways`
-#   page_shows                    runs the function `page` of check.sh, a test of what README.md shows
+#   page_shows                    runs the function `page` of check.sh, which tests what README.md shows and ends at a
+#                                 failure
 #   block LANGUAGE NUMBER         prints the block of README.md
 #   restart_server                breaks the store's connections
 #   packages_of, build_go         as in languages.sh; `installed` is the folder that they install to

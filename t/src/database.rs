@@ -69,7 +69,7 @@ impl Database<'_> {
         ));
     }
 
-    /// Dumps the database as SQL and restores it in an empty one.
+    /// Dumps the database as SQL and restores it in an empty database.
     pub fn copy_to(&self, to: &Database) {
         let mut dump = self.cluster.program("pg_dump");
         let dump = succeed(dump.args(["-d", &self.name]));

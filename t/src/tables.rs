@@ -21,7 +21,8 @@ pub fn start(conf: &[&str]) -> Door {
     door
 }
 
-/// Connects a client to this database. The client authenticates as the role, if one is named, which needs no password.
+/// Connects a client to this database. If `role` is given, the client first authenticates as this role, which needs no
+/// password.
 pub fn client_in(door: &Door, database: u32, role: Option<&str>) -> Client {
     let mut client = door.client();
     if let Some(role) = role {

@@ -205,7 +205,7 @@ fn both_ways_write_the_same_row() {
                 "SELECT cache_set('{key}', '[1, 2]', cache => '{name}')"
             ));
             rows.push(session.lines(&format!("SELECT * FROM {name}")));
-            // A deadline that exceeds a 4-byte count of seconds must be stored as one that is far away.
+            // A deadline that exceeds a 4-byte count of seconds must be stored as a deadline in the far future.
             session.run(&format!(
                 "SELECT cache_set('{key}', '[1, 2]', '300 years', cache => '{name}')"
             ));

@@ -46,7 +46,7 @@ fn set_up(writer: &mut Client, reader: &mut Client) {
     assert_eq!(reader.heat("k", "c").as_deref(), Some("old"));
 }
 
-/// Begins a transaction in which the extension runs `sql` at `moment`, a point of its end.
+/// Begins a transaction. At `moment`, a point of the transaction's end, the extension runs `sql`.
 fn begin(session: &mut Client, moment: &str, sql: &str, before: &str) {
     session.run(&format!(
         "BEGIN; SET LOCAL writer.{moment} = $w${sql}$w$; {before}"

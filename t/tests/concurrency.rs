@@ -218,7 +218,7 @@ fn two_transactions_with_opposite_orders_of_keys_do_deadlock() {
     refused(one.and(other), "40P01");
 }
 
-/// A way to take the lock, which may be wrong.
+/// Tries to take the lock in one way, which may be unsafe. Returns whether the session holds it.
 type Acquire = fn(&mut Client, usize) -> bool;
 
 fn by_add(session: &mut Client, holder: usize) -> bool {

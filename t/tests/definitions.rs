@@ -1,6 +1,6 @@
-//! Tests a cache whose definition changes while a function works on it. User-defined code that the function runs
-//! changes it, or another session. The function must return a value or an error that names the cause. Afterwards the
-//! table can be read and agrees with `cache_get`.
+//! Tests a cache whose definition changes while a function works on it. The change comes from user-defined code that
+//! the function runs, or from another session. The function must return a value or an error that names the cause.
+//! Afterwards the table can be read and agrees with `cache_get`.
 
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};

@@ -24,7 +24,8 @@ fn source_and_cache(session: &mut Client, storage: &str) {
     session.run(DEPEND);
 }
 
-/// Another session stores a value computed from the old row before the change commits. The commit must remove it.
+/// Another session stores a value computed from the old row before the change commits. The commit must remove that
+/// value.
 #[test]
 fn values_stored_between_the_change_and_the_commit_are_removed() {
     let database = Cluster::shared().database();
@@ -284,8 +285,8 @@ fn a_key_can_be_made_of_a_column_that_is_computed_when_it_is_read() {
     }
 }
 
-/// Postgres allows this from version 17 on. From 18 on the column may also be virtual, and then Postgres rewrites no
-/// row.
+/// Postgres allows a change of the expression from version 17 on. From 18 on the column may also be virtual, and then
+/// Postgres rewrites no row.
 #[test]
 fn another_expression_of_a_generated_column_clears_the_cache() {
     let major = Cluster::shared().stage.major();

@@ -171,7 +171,7 @@ fn nested_savepoints_restore_the_entries_removed_under_them() {
 }
 
 /// The rollback of a savepoint restores the entries that were removed under it, even if the source changed before the
-/// savepoint. The writer of the source must still not find them.
+/// savepoint. But the session must still not find an entry whose source row it changed before the savepoint.
 #[test]
 fn a_writer_of_the_source_does_not_find_entries_restored_by_a_savepoint() {
     let mut session = with_source("unlogged");

@@ -1,5 +1,5 @@
-//! Tests situations outside pgcache: no memory at the start, no space on the disk, hundreds of connections at once, a
-//! restored backup, and a promotion.
+//! Tests faults and other events outside pgcache: no memory at the start, no space on the disk, hundreds of connections
+//! at once, a restored backup, and a promotion.
 
 use std::fs;
 use std::path::{Path, PathBuf};

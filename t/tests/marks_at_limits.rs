@@ -147,8 +147,8 @@ fn a_slot_that_is_made_while_a_writer_marks_is_found() {
     }
 }
 
-/// The writer notes a change of the definition, which does not stand for its changed rows. These rows must be marked,
-/// too, although the cache has no slot yet.
+/// The writer changes the definition and a row. Its note about the definition does not cover the row, so the row must
+/// be marked, too, although the cache has no slot yet.
 #[test]
 fn a_row_that_changes_beside_the_definition_is_marked_without_a_slot() {
     for definition in [

@@ -182,7 +182,7 @@ fn follower_with_door(of: &Door, session: &mut Client) -> (Cluster, PathBuf, Cli
     (standby, socket, replica)
 }
 
-/// Clients of the Redis protocol stay connected during the promotion, while sessions load values.
+/// Redis clients stay connected during the promotion, while sessions load values.
 #[test]
 fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
     let door = Door::start(&["pgcache.resp_caches = 'public.dep, public.own'"]);

@@ -108,7 +108,7 @@ fn a_slow_trigger_does_not_block_new_clients() {
     });
     let mut waiting = wait_in_a_trigger(&door, &mut session);
     for _ in 0..5 {
-        // One client that does not authenticate, and one that sends a password.
+        // Connect a client that does not authenticate, and a client that sends a password.
         assert_eq!(door.client().ask(&["GET", "k"]), Reply::Null);
         let mut client = door.client();
         assert!(matches!(
@@ -249,7 +249,7 @@ fn each_prefix_of_a_key_is_found() {
         let keys = Reply::Array(vec![Reply::bulk(key)]);
         Reply::Push(vec![Reply::bulk("invalidate"), keys])
     };
-    // The prefixes of one client must not overlap. The prefixes of different clients may.
+    // The prefixes of one client must not overlap. The prefixes of different clients may overlap.
     let all = ["", "a", "ab", "abb", "abc", "abcd", "abd", "b", "abc\0"];
     let mut readers: Vec<(&str, Client)> = all
         .into_iter()

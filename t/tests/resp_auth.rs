@@ -9,7 +9,7 @@ use pgcache_tests::resp::{CACHE, Client, Door, Reply, free_port};
 use pgcache_tests::wait::wait_until;
 use postgres::{Config, NoTls};
 
-/// The way in which a client connects.
+/// How a client connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Socket,

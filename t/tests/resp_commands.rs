@@ -39,7 +39,7 @@ fn an_entry_is_the_same_by_sql_and_redis() {
         sql.text(&format!("SELECT cache_get('some', '{CACHE}')")),
         "x"
     );
-    // Removals through one protocol are visible to the other.
+    // Removals through one protocol are visible through the other protocol.
     assert_eq!(client.ask(&["DEL", "k", "some", "never"]), integer(2));
     assert_eq!(sql.text(&format!("SELECT cache_count('{CACHE}')")), "0");
     sql.run(&format!(

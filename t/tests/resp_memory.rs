@@ -162,7 +162,7 @@ fn messages_to_clients_that_do_not_read_are_bounded() {
     assert!((10..40).contains(&evicted), "{evicted} were disconnected");
 }
 
-/// The largest client may belong to another network process.
+/// The network process that notices the excess need not be the process of the largest client.
 #[test]
 fn the_largest_client_of_all_processes_is_disconnected() {
     let door = start(&["pgcache.resp_workers = 2"]);

@@ -56,7 +56,7 @@ fn slow_commands_are_logged_by_name_with_their_client() {
     assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
     assert_eq!(client.ask(&["SLOWLOG", "RESET"]), ok());
     assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
-    // MSETNX runs in one piece, EXISTS in many.
+    // MSETNX runs in one piece, EXISTS in many pieces.
     assert!(client.send(&many("MSETNX", 100_000, true)));
     assert_eq!(client.reply(), Some(Reply::Integer(1)));
     assert!(client.send(&many("EXISTS", 100_000, false)));

@@ -184,7 +184,7 @@ fn a_certificate_gives_the_same_access_as_to_psql() {
     let (door, keys) = door(&[]);
     let mut session = door.cluster.connect("postgres");
     if session.text("SHOW ssl_library").is_empty() {
-        return; // this Postgres was built without
+        return; // this Postgres was built without TLS
     }
     for (name, subject) in SHOWN {
         keys.make(name, subject, "ca");
@@ -306,7 +306,7 @@ fn a_certificate_alone_makes_a_client_the_default_role() {
     let data = door.cluster.folder.join("data");
     let mut session = door.cluster.connect("postgres");
     if session.text("SHOW ssl_library").is_empty() {
-        return; // this Postgres was built without
+        return; // this Postgres was built without TLS
     }
     let hba = "local all all trust\nhostssl all all all cert\n";
     std::fs::write(data.join("pg_hba.conf"), hba).unwrap();

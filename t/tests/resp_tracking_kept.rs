@@ -120,8 +120,8 @@ fn a_broadcast_client_is_notified_when_policies_come_to_its_table() {
     }
 }
 
-/// The values that a client has read in a database are stale once a setting, or the name of a relation, makes a
-/// different cache the database.
+/// The values that a client has read in a database are stale once a setting, or the name of a relation, assigns a
+/// different cache to the database.
 #[test]
 fn clients_are_notified_when_their_database_becomes_another_cache() {
     let door = start("unlogged", &[]);

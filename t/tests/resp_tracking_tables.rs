@@ -83,7 +83,7 @@ pub fn warm(session: &mut Session, key: &str) {
     session.run(&format!("SELECT cache_get('{key}', '{TABLE}')"));
 }
 
-/// Returns statements that change one row, with every function and statement that can.
+/// Returns statements that change one row: all functions and statements that can.
 fn changes() -> Vec<String> {
     let cache = format!("cache => '{TABLE}'");
     [

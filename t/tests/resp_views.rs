@@ -341,7 +341,7 @@ fn the_registry_has_a_place_for_each_possible_client() {
             seen_by(&door, "postgres").is_empty().then_some(())
         });
     }
-    // A limit above the number of the client registry's slots at the start needs a restart.
+    // If the limit exceeds the number of slots that the client registry got at the start, it needs a restart.
     let mut session = door.cluster.connect("postgres");
     session
         .batch_execute("ALTER SYSTEM SET pgcache.resp_max_clients = 10")

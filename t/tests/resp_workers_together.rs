@@ -83,7 +83,7 @@ fn take(client: &mut Client, keys: &[String], own: &str) -> bool {
     client.ask(&words) == Reply::Integer(1)
 }
 
-/// Exactly one client, of whichever network process, acquires keys that are set together.
+/// Several clients of all network processes set the same keys together. Exactly one of them succeeds.
 #[test]
 fn keys_are_taken_together_by_one_client_of_all_network_processes() {
     const ROUNDS: usize = 300;

@@ -66,7 +66,7 @@ fn write_until_it_breaks(cluster: &Cluster, writer: usize, scene: &Scene) -> Pro
     }
 }
 
-/// Returns each writer's acknowledged values from before `crash` stopped the server.
+/// Runs `crash` with the backend of one writer while all writers write. Returns each writer's progress.
 fn crash_under_load(cluster: &Cluster, crash: impl FnOnce(i32)) -> Vec<Progress> {
     let scene = Scene::default();
     thread::scope(|scope| {

@@ -193,7 +193,8 @@ fn a_role_without_temp_and_create_makes_no_cache() {
     assert_eq!(slots(&mut admin), before);
 }
 
-/// SECURITY.md advises to trust roles with CREATE on a schema, because their caches have slots until they are dropped.
+/// SECURITY.md advises to grant CREATE on a schema only to trusted roles, because their caches keep slots until they
+/// are dropped.
 #[test]
 fn with_create_on_a_schema_caches_take_slots_until_they_are_dropped() {
     let database = small().database();

@@ -334,7 +334,7 @@ fn a_mixed_load_under_random_kills_ends_with_every_invariant_intact() {
             let (cluster, functions, seen, ends) = (&cluster, &functions, &seen, &ends);
             scope.spawn(move || work(cluster, seed * 100 + session, functions, seen, ends));
         }
-        let _end = EndsAtDrop(&ends); // a blow that fails must not leave the workers at work for ever
+        let _end = EndsAtDrop(&ends); // a strike that fails must not leave the workers running forever
         let mut rng = Rng::seeded(seed * 100 + 99);
         while from.elapsed() < Duration::from_secs(seconds()) {
             thread::sleep(Duration::from_millis(20 + rng.below(150)));

@@ -390,7 +390,7 @@ fn a_column_that_is_computed_when_it_is_read_is_read_so() {
     assert_eq!(session.lines(both), ["live|V", "expired|"]);
 }
 
-/// If the primary key is deferrable, an upsert cannot know whether a key exists before the transaction ends.
+/// If the primary key is deferrable, an upsert cannot know before the end of the transaction whether a key exists.
 #[test]
 fn a_table_with_a_deferrable_key_is_no_cache() {
     let database = database_with_cache("");

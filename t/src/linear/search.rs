@@ -4,7 +4,7 @@
 //! operations that have already taken effect in it. An operation must have taken effect when it is answered. So at the
 //! answer the search applies the operation to the states in which it is still open, and drops the states that
 //! contradict the answer. A read-only operation takes effect as early as possible. It changes nothing, so no possible
-//! state is lost by this.
+//! state is lost.
 
 use std::collections::HashSet;
 

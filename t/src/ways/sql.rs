@@ -42,8 +42,7 @@ impl Sql {
             return Fate::Perhaps;
         }
         match sqlstate(error) {
-            // A deadlock. If the lock is awaited at a high isolation level, Postgres may report a serialization failure
-            // instead.
+            // A deadlock. While a session waits for a lock, Postgres may report a serialization failure instead.
             "40P01" | "40001" => Fate::NotDone,
             // The server ended the session because it is shutting down.
             "57P01" | "57P02" | "57P03" => Fate::Perhaps,
