@@ -1,4 +1,5 @@
-//! [`Entry`]: a value and its deadline; and how a read requests entries: [`Look`] and [`Page`].
+//! [`Entry`]: a value and its deadline; and how a read requests entries: [`Look`] and [`Page`]. In the
+//! tier, `entry.rs` of the store crate holds value and deadline as bytes.
 
 use super::deadline;
 use crate::pg::value::convert;

@@ -1,5 +1,6 @@
 //! A ring in shared memory that records changed entries. Each session that changes an entry appends a record, and each
-//! network process reads the records to notify its clients that track keys.
+//! network process reads the records to notify its clients that track keys. The ring itself is `ring.rs` of the store
+//! crate.
 //!
 //! Two rules hold:
 //!
