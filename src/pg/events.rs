@@ -80,7 +80,7 @@ pub enum RowChange {
 pub enum NotedBy {
     /// The trigger of a cache's table, for a statement.
     Trigger,
-    /// A function of pgcache that changed the row without a statement.
+    /// A pgcache function that changed the row without a statement.
     Function,
 }
 

@@ -36,8 +36,8 @@ fn all_settings(session: &mut Client) -> String {
 /// A check, which returns a description of the fault that it finds, or None.
 type Look<'l> = dyn Fn(&mut Client) -> Option<String> + 'l;
 
-/// Removes the objects that the test created, and returns a description of anything else that it left behind. Marks the
-/// server as spoiled if some leftovers would show only after a restart.
+/// Removes the objects that the test created, and returns a description of anything else that it left behind. Spoils
+/// the server if the test has changed settings by ALTER SYSTEM, because some take effect only at a restart.
 pub(crate) fn find_fault(taken: &Taken) -> Option<String> {
     let cluster = taken.cluster;
     if let Some(line) = cluster.bad_line() {

@@ -2,9 +2,9 @@
 //!
 //! A test requests a configuration and gets an idle server with it. The server belongs to that test until the test's
 //! thread ends. Then [`handback`](crate::handback) checks what the test has left behind. A server that a test stopped,
-//! killed or configured is discarded, and so is the server of a failed test. If a test passed but left something
-//! behind, the pool writes that to the file `leftovers`, which fails the run. A server of the Redis protocol is also
-//! checked, but not reused.
+//! killed or configured is discarded, as is the server of a failed test. If a test passes but leaves something behind,
+//! a line in the file `leftovers` says so, and the run fails. A server of the Redis protocol is checked, too, but not
+//! reused.
 //!
 //! libtest gives each test its own thread when it runs two or more tests at a time. So the end of the thread marks the
 //! end of the test, even if the test's body has left sessions and handles open.

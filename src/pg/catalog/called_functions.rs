@@ -48,7 +48,7 @@ pub fn is_of_a_user(function: Oid) -> bool {
 /// the parameter.
 ///
 /// # Safety
-/// Inside of `unguarded::guarded`; `node` is NULL or an expression.
+/// Called inside `unguarded::guarded`; `node` is NULL or an expression.
 pub unsafe extern "C-unwind" fn may_call_a_users(node: *mut Node, context: *mut c_void) -> bool {
     // SAFETY: the node is read after the test for NULL; Postgres calls this again for the nodes below it, inside the
     // same `guarded`.

@@ -64,7 +64,7 @@ pub fn is_generated(table: Oid, column: i32) -> bool {
 }
 
 fn column_before(table: Oid, column: i32) -> Option<Column> {
-    // SAFETY: a syscache look-up in the caller's transaction; the tuple is not NULL when it is read, and is released
+    // SAFETY: a syscache lookup in the caller's transaction; the tuple is not NULL when it is read, and is released
     // after the kept fields have been copied.
     unsafe {
         let tuple = pg_sys::SearchSysCache2(

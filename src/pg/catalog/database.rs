@@ -68,7 +68,7 @@ pub fn connectable_by_name(name: &CStr) -> Option<Oid> {
 
 /// Returns whether a database exists.
 pub fn is_there(database: Oid) -> bool {
-    // SAFETY: a syscache look-up inside a transaction. It accepts any OID, and keeps no pointer.
+    // SAFETY: a syscache lookup inside a transaction. It accepts any OID, and keeps no pointer.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
         pg_sys::SearchSysCacheExists(cache, database.into(), 0.into(), 0.into(), 0.into())
@@ -78,7 +78,7 @@ pub fn is_there(database: Oid) -> bool {
 /// Returns whether this database has the extension and its view `all_caches`, which version 0.1.0 lacked. The view
 /// counts only if it belongs to the extension, because a worker reads it as a superuser.
 pub fn has_extension() -> bool {
-    // SAFETY: look-ups in the catalogs, none of which raises an error for a missing object.
+    // SAFETY: lookups in the catalogs, none of which raises an error for a missing object.
     unsafe {
         let extension = pg_sys::get_extension_oid(c"pgcache".as_ptr(), true);
         if extension == pg_sys::InvalidOid {
@@ -92,7 +92,7 @@ pub fn has_extension() -> bool {
 
 /// Returns whether the script that creates or updates the extension is running.
 pub fn extension_is_being_made() -> bool {
-    // SAFETY: reads variables of this process. The look-up by name raises no error for a missing extension.
+    // SAFETY: reads variables of this process. The lookup by name raises no error for a missing extension.
     unsafe {
         pg_sys::creating_extension
             && pg_sys::CurrentExtensionObject
@@ -109,7 +109,7 @@ pub fn keeps_extension() -> bool {
 
 /// Returns a relation in schema pgcache, or InvalidOid if it does not exist.
 pub fn internal_relation(name: &CStr) -> Oid {
-    // SAFETY: syscache look-ups inside a transaction, with C strings that outlive them. Both return 0 for a missing
+    // SAFETY: syscache lookups inside a transaction, with C strings that outlive them. Both return 0 for a missing
     // object.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"pgcache".as_ptr(), true);

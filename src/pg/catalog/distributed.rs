@@ -39,7 +39,7 @@ pub fn citus_is_loaded() -> bool {
 
 /// Returns whether Citus is loaded and installed in this database.
 pub fn citus_is_there() -> bool {
-    // SAFETY: a syscache look-up, which returns 0 for a missing relation.
+    // SAFETY: a syscache lookup, which returns 0 for a missing relation.
     citus_is_loaded()
         && unsafe { pg_sys::get_relname_relid(CATALOG.as_ptr(), PG_CATALOG) } != pg_sys::InvalidOid
 }
@@ -138,7 +138,7 @@ const INTERNAL: &[u8] = b"citus_internal";
 /// Returns whether Citus' shards hold the rows of a table. The caller holds a lock on the table. When the answer
 /// changes, Citus invalidates the relation.
 pub fn is_distributed(table: Oid) -> bool {
-    // SAFETY: syscache look-ups, which return 0 for a missing object.
+    // SAFETY: syscache lookups, which return 0 for a missing object.
     let (catalog, column) = unsafe {
         let catalog = pg_sys::get_relname_relid(CATALOG.as_ptr(), PG_CATALOG);
         if catalog == pg_sys::InvalidOid {
@@ -146,7 +146,7 @@ pub fn is_distributed(table: Oid) -> bool {
         }
         (catalog, pg_sys::get_attnum(catalog, TABLE.as_ptr()))
     };
-    // SAFETY: a syscache look-up, which returns 0 for a missing object.
+    // SAFETY: a syscache lookup, which returns 0 for a missing object.
     column > 0
         && unsafe { pg_sys::get_atttype(catalog, column) } == pg_sys::REGCLASSOID
         && has_row(catalog, column, table)

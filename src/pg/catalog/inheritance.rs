@@ -17,7 +17,7 @@ unsafe extern "C-unwind" {
 /// Returns a table and all tables that inherit from it, directly or indirectly. Locks the inheriting tables in this
 /// mode until the transaction ends; the caller has locked the table itself.
 pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
-    // SAFETY: the sequence is one call, which takes the locks itself and returns a list of oids in the memory context
+    // SAFETY: the sequence is one call, which takes the locks itself and returns a list of OIDs in the memory context
     // of the caller, where `oids` copies it.
     unsafe {
         let inheritors =
@@ -29,7 +29,7 @@ pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
 /// Returns the partitions that hold the rows of a partitioned table, at any depth. Takes no locks, so a partition may
 /// be dropped before the caller reads it.
 pub fn leaves(table: Oid) -> Vec<Oid> {
-    // SAFETY: one call, which without a lock reads only pg_inherits, and returns a list of oids in the memory context
+    // SAFETY: one call, which without a lock reads only pg_inherits, and returns a list of OIDs in the memory context
     // of the caller, where `oids` copies it.
     let mut all = unsafe {
         let no_lock = pg_sys::NoLock as pg_sys::LOCKMODE;
@@ -46,7 +46,8 @@ pub fn is_leaf_of(table: Oid, root: Oid) -> bool {
     leaves(root).contains(&table)
 }
 
-/// Returns whether `child` inherits from `parent`, directly or indirectly. Locks all tables that inherit from `parent`.
+/// Returns whether `child` inherits from `parent`, directly or indirectly, and is another table. Locks all tables that
+/// inherit from `parent`.
 pub fn is_child(child: Oid, parent: Oid) -> bool {
     child != parent && family(parent, Mode::Read).contains(&child)
 }

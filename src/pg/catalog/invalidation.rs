@@ -61,30 +61,30 @@ impl Watch {
     }
 }
 
-/// A state of the database's functions and schemas. Equal states mean that nothing changed between them.
+/// A generation of the database's functions and schemas. Equal states mean that nothing changed between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Functions(u64);
 
 impl Functions {
-    /// Returns the present state, as of the messages that this session has processed.
+    /// Returns the current state, as of the messages that this session has processed.
     pub fn now() -> Functions {
         Functions(FUNCTIONS.get())
     }
 }
 
-/// A state of the roles: memberships, attributes, the database's owner. Equal states mean that nothing changed between
-/// them.
+/// A generation of the roles: memberships, attributes, the database's owner. Equal states mean that nothing changed
+/// between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Roles(u64);
 
 impl Roles {
-    /// Returns the present state, as of the messages that this session has processed.
+    /// Returns the current state, as of the messages that this session has processed.
     pub fn now() -> Roles {
         Roles(ROLES.get())
     }
 }
 
-/// A state of all relations, roles, functions and schemas. Equal states mean that nothing changed between them.
+/// A generation of all relations, roles, functions and schemas. Equal states mean that nothing changed between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Everything(u64, Functions);
 

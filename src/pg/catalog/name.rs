@@ -126,14 +126,14 @@ pub fn relation_named(text: Text) -> Option<pg_sys::Oid> {
 
 /// Returns the relation that already has the new relation's schema and name, if one exists.
 pub fn lookup(new: &NewRelation) -> Option<pg_sys::Oid> {
-    // SAFETY: a syscache look-up inside of a transaction; the name lives through it.
+    // SAFETY: a syscache lookup inside a transaction; the name lives through it.
     let oid = unsafe { pg_sys::get_relname_relid(new.name.as_ptr(), new.schema) };
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
 /// Returns a role's bare name; None if the role is dropped.
 pub fn of_role(role: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: a syscache look-up inside of a transaction, which returns NULL or a palloc'd copy.
+    // SAFETY: a syscache lookup inside a transaction, which returns NULL or a palloc'd copy.
     unsafe {
         let name = pg_sys::GetUserNameFromId(role, true);
         (!name.is_null()).then(|| CStr::from_ptr(name).to_owned())

@@ -70,7 +70,7 @@ pub const DEPENDS_UNDER: Function = Function {
 impl Function {
     /// Returns the function's OID; InvalidOid if the extension is not installed or its version lacks the function.
     pub fn oid(&self) -> Oid {
-        // SAFETY: syscache look-ups, which check no privilege and return nothing for missing objects. The vector is a
+        // SAFETY: syscache lookups, which check no privilege and return nothing for missing objects. The vector is a
         // copy; the tuple is released after it has been read.
         unsafe {
             let schema = pg_sys::get_namespace_oid(c"pgcache".as_ptr(), true);

@@ -41,10 +41,10 @@ pub unsafe fn run_nothing_of_users(relation: pg_sys::Relation) -> bool {
 }
 
 /// # Safety
-/// Inside of `guarded`; `node` is NULL or an expression.
+/// Called inside `guarded`; `node` is NULL or an expression.
 unsafe extern "C-unwind" fn may_run_user_code(node: *mut Node, context: *mut c_void) -> bool {
-    // SAFETY: the node is read after the test for NULL; Postgres calls this again for the nodes below it, inside of
-    // the same `guarded`.
+    // SAFETY: the node is read after the test for NULL; Postgres calls this again for the nodes below it, inside the
+    // same `guarded`.
     unsafe {
         if node.is_null() || (*node).type_ == pg_sys::NodeTag::T_SQLValueFunction {
             return false; // CURRENT_USER and similar
@@ -55,14 +55,14 @@ unsafe extern "C-unwind" fn may_run_user_code(node: *mut Node, context: *mut c_v
     }
 }
 
-/// Returns true for a user-defined function, and for a built-in function that is not immutable, because some of these,
-/// such as table_to_xml(), run statements.
+/// Returns true for a user-defined function, and for a built-in function that is not immutable, because such a function
+/// may run statements, as table_to_xml() does. current_setting() is an exception.
 unsafe extern "C-unwind" fn is_not_plain(function: Oid, _context: *mut c_void) -> bool {
     let reads_a_setting = matches!(
         function.to_u32(),
         pg_sys::F_CURRENT_SETTING_TEXT | pg_sys::F_CURRENT_SETTING_TEXT_BOOL
     );
-    // SAFETY: called inside of `guarded`, for a function that an expression names.
+    // SAFETY: called inside `guarded`, for a function that an expression names.
     let is_immutable =
         || unsafe { unguarded::func_volatile(function) as u8 == pg_sys::PROVOLATILE_IMMUTABLE };
     is_of_a_user(function) || !(reads_a_setting || is_immutable())

@@ -93,8 +93,8 @@ fn refuse(relation: pg_sys::Oid, privileges: Privileges, is_cache: bool) {
 
 /// Raises 42501 with Postgres' own message, and a hint.
 fn denied(why: pg_sys::AclResult::Type, relation: pg_sys::Oid, hint: Option<CString>) {
-    // SAFETY: syscache look-ups inside of a transaction; the name is NULL or a palloc'd copy, and
-    // the error that is raised copies it.
+    // SAFETY: syscache lookups inside a transaction; the name is NULL or a palloc'd copy, and the error that is raised
+    // copies it.
     let raise = || unsafe {
         pg_sys::aclcheck_error(
             why,
@@ -156,7 +156,7 @@ fn known(relation: pg_sys::Oid, privileges: Privileges) -> KnownPrivilege {
 /// schema, because it could not name the relation in SQL.
 pub fn of_role(relation: pg_sys::Oid, role: pg_sys::Oid) -> Privileges {
     let all = pg_sys::AclMaskHow::ACLMASK_ALL;
-    // SAFETY: syscache look-ups inside of a transaction, of an existing relation, whose schema exists too.
+    // SAFETY: syscache lookups inside a transaction, of an existing relation, whose schema exists too.
     unsafe {
         if !version::may_use_schema(role, pg_sys::get_rel_namespace(relation)) {
             return Privileges::NONE;
@@ -177,14 +177,14 @@ fn is_granted(relation: pg_sys::Oid, privileges: Privileges) -> bool {
         privileges.0 as pg_sys::AclMode,
         pg_sys::AclMaskHow::ACLMASK_ALL,
     );
-    // SAFETY: a syscache look-up inside a transaction, which keeps no pointer.
+    // SAFETY: a syscache lookup inside a transaction, which keeps no pointer.
     unsafe { pg_sys::pg_class_aclmask(relation, session::user(), mask, all) == mask }
 }
 
 /// Raises 42501 unless the current user owns the relation.
 pub fn require_owner(relation: pg_sys::Oid) {
     accept_invalidations();
-    // SAFETY: syscache look-ups inside of a transaction.
+    // SAFETY: syscache lookups inside a transaction.
     if !unsafe { version::owns_relation(relation, session::user()) } {
         let owner = role_name(relation::owner(relation));
         let hint = owner.and_then(|owner| {
@@ -202,7 +202,7 @@ pub fn require_owner(relation: pg_sys::Oid) {
 /// Returns whether the current user is a superuser, or may set `pgcache.hot_size` and so divide the hot tier between
 /// caches.
 pub fn may_reserve() -> bool {
-    // SAFETY: a syscache look-up inside of a transaction.
+    // SAFETY: a syscache lookup inside a transaction.
     let granted = unsafe {
         pg_sys::pg_parameter_aclcheck(
             c"pgcache.hot_size".as_ptr(),
@@ -215,7 +215,7 @@ pub fn may_reserve() -> bool {
 
 /// Returns whether row-level security applies to the current user on this relation.
 pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, which reports no policies for a dropped relation.
+    // SAFETY: a syscache lookup inside a transaction, which reports no policies for a dropped relation.
     unsafe {
         pg_sys::check_enable_rls(relation, pg_sys::InvalidOid, true)
             == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32

@@ -61,8 +61,8 @@ pub fn qualified(relation: pg_sys::Oid) -> CString {
 
 /// Returns the quoted `schema.name` of a relation, or None if it has been dropped.
 pub fn spelled(relation: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: syscache look-ups, each of which returns NULL or a palloc'd copy: another session may drop the relation
-    // between two look-ups.
+    // SAFETY: syscache lookups, each of which returns NULL or a palloc'd copy: another session may drop the relation
+    // between two lookups.
     unsafe {
         let name = pg_sys::get_rel_name(relation);
         let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
@@ -73,7 +73,7 @@ pub fn spelled(relation: pg_sys::Oid) -> Option<CString> {
 
 /// Returns the length of the relation's name in bytes; 0 if the relation is dropped.
 pub fn name_length(relation: pg_sys::Oid) -> usize {
-    // SAFETY: a syscache look-up; the name is a copy that ends with a NUL byte.
+    // SAFETY: a syscache lookup; the name is a copy that ends with a NUL byte.
     unsafe {
         let name = pg_sys::get_rel_name(relation);
         match name.is_null() {
@@ -85,20 +85,20 @@ pub fn name_length(relation: pg_sys::Oid) -> usize {
 
 /// Returns whether the relation exists, as of the messages that this session has processed.
 pub fn is_there(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up, which returns 0 for a dropped relation.
+    // SAFETY: a syscache lookup, which returns 0 for a dropped relation.
     unsafe { pg_sys::get_rel_relkind(relation) != 0 }
 }
 
 /// Returns whether the relation can have pgcache's row triggers: an ordinary or a partitioned table.
 pub fn is_table(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, which returns 0 for a dropped relation.
+    // SAFETY: a syscache lookup inside a transaction, which returns 0 for a dropped relation.
     let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
     kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_PARTITIONED_TABLE
 }
 
 /// Returns whether the relation is a partitioned table, which stores no rows itself.
 pub fn is_partitioned(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, which returns 0 for a dropped relation.
+    // SAFETY: a syscache lookup inside a transaction, which returns 0 for a dropped relation.
     unsafe { pg_sys::get_rel_relkind(relation) as u8 == pg_sys::RELKIND_PARTITIONED_TABLE }
 }
 
@@ -157,7 +157,7 @@ fn of_class<R>(
 
 /// Returns the relation's kind for error messages: table, view, sequence ...
 pub fn object_type(relation: pg_sys::Oid) -> pg_sys::ObjectType::Type {
-    // SAFETY: a syscache look-up; relkind 0 (dropped) counts as a table.
+    // SAFETY: a syscache lookup; relkind 0 (dropped) counts as a table.
     unsafe { pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relation)) }
 }
 
@@ -169,19 +169,19 @@ pub fn persistence(relation: pg_sys::Oid) -> Option<u8> {
 
 /// Returns whether the relation is a temporary table of another session, which only that session can read.
 pub fn is_temporary_elsewhere(relation: pg_sys::Oid) -> bool {
-    // SAFETY: syscache look-ups; a dropped relation has no temporary schema.
+    // SAFETY: syscache lookups; a dropped relation has no temporary schema.
     unsafe { pg_sys::isOtherTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
 /// Returns whether the relation is temporary, in any session.
 pub fn is_temporary(relation: pg_sys::Oid) -> bool {
-    // SAFETY: syscache look-ups inside of a transaction; a dropped relation has no temporary schema.
+    // SAFETY: syscache lookups inside a transaction; a dropped relation has no temporary schema.
     unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
 /// Returns whether the relation is Postgres' own: created by initdb, or in pg_catalog.
 pub fn is_of_postgres(relation: pg_sys::Oid) -> bool {
-    // SAFETY: syscache look-ups inside of a transaction; 0 for a dropped relation.
+    // SAFETY: syscache lookups inside a transaction; 0 for a dropped relation.
     let schema = unsafe { pg_sys::get_rel_namespace(relation) };
     let of_catalogs = pg_sys::Oid::from_u32(pg_sys::PG_CATALOG_NAMESPACE);
     relation.to_u32() < pg_sys::FirstNormalObjectId || schema == of_catalogs
@@ -189,7 +189,7 @@ pub fn is_of_postgres(relation: pg_sys::Oid) -> bool {
 
 /// Returns whether the relation belongs to an extension.
 pub fn is_of_an_extension(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a scan of pg_depend inside of a transaction.
+    // SAFETY: a scan of pg_depend inside a transaction.
     unsafe {
         pg_sys::getExtensionOfObject(pg_sys::RelationRelationId, relation) != pg_sys::InvalidOid
     }
@@ -197,7 +197,7 @@ pub fn is_of_an_extension(relation: pg_sys::Oid) -> bool {
 
 /// Returns whether the relation is a partition of another table.
 pub fn is_partition(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction; false for a dropped relation.
+    // SAFETY: a syscache lookup inside a transaction; false for a dropped relation.
     unsafe { pg_sys::get_rel_relispartition(relation) }
 }
 
@@ -225,7 +225,7 @@ pub fn is_in_use(relation: pg_sys::Oid) -> bool {
 }
 
 pub fn is_view(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up; relkind 0 (dropped) is not a view.
+    // SAFETY: a syscache lookup; relkind 0 (dropped) is not a view.
     unsafe { pg_sys::get_rel_relkind(relation) == pg_sys::RELKIND_VIEW as i8 }
 }
 
@@ -322,8 +322,8 @@ pub fn trigger_columns(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<
 /// Returns whether one of the columns of the trigger on `function` is virtual. Takes no lock.
 pub fn has_virtual_column(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let columns = trigger_columns(table, function).unwrap_or_default();
-    // SAFETY: syscache look-ups; the first checks that the column exists, which the second needs, and the second
-    // reads the entry that the first has found.
+    // SAFETY: syscache lookups; the first checks that the column exists, which the second needs, and the second reads
+    // the entry that the first has found.
     columns.into_iter().any(|column| unsafe {
         pg_sys::get_atttype(table, column) != pg_sys::InvalidOid
             && pg_sys::get_attgenerated(table, column) as u8 == b'v'
@@ -393,12 +393,12 @@ fn first_trigger<R>(
 
 /// Returns whether an existing column can have a DEFAULT, because it is not generated.
 pub fn takes_default(relation: pg_sys::Oid, column: i16) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, of an existing column.
+    // SAFETY: a syscache lookup inside a transaction, of an existing column.
     unsafe { pg_sys::get_attgenerated(relation, column) == 0 }
 }
 
 pub(in crate::pg) fn column_name(relation: pg_sys::Oid, number: i16) -> Option<CString> {
-    // SAFETY: a syscache look-up, which returns NULL or a palloc'd copy.
+    // SAFETY: a syscache lookup, which returns NULL or a palloc'd copy.
     unsafe {
         let name = pg_sys::get_attname(relation, number, true);
         (!name.is_null()).then(|| CStr::from_ptr(name).to_owned())
@@ -407,7 +407,7 @@ pub(in crate::pg) fn column_name(relation: pg_sys::Oid, number: i16) -> Option<C
 
 /// Returns the number of the column with this name; None if no such column exists.
 pub(in crate::pg) fn column_number(relation: pg_sys::Oid, name: &CStr) -> Option<i16> {
-    // SAFETY: a syscache look-up that copies its result; 0 for a column that does not exist or was dropped.
+    // SAFETY: a syscache lookup that copies its result; 0 for a column that does not exist or was dropped.
     let number = unsafe { pg_sys::get_attnum(relation, name.as_ptr()) };
     (number != pg_sys::InvalidAttrNumber as i16).then_some(number)
 }

@@ -101,7 +101,7 @@ pub unsafe fn steadiness(node: *mut Node) -> Steadiness {
         follows_settings: false,
         unsteady: None,
     };
-    // SAFETY: the walk is a sequence of plain values and of catalog look-ups that have their own guards.
+    // SAFETY: the walk is a sequence of plain values and of catalog lookups that have their own guards.
     unsafe { guarded(|| walk(node, (&raw mut found).cast())) };
     match (found.unsteady, found.follows_settings) {
         (Some(name), _) => Steadiness::Unsteady(name),
@@ -113,7 +113,7 @@ pub unsafe fn steadiness(node: *mut Node) -> Steadiness {
 /// Walks an expression. Stops and returns true at a node that is not steady.
 ///
 /// # Safety
-/// As `called_functions::may_call_a_users`; `context` is a [`Found`].
+/// The same as for `called_functions::may_call_a_users`; `context` is a [`Found`].
 unsafe extern "C-unwind" fn walk(node: *mut Node, context: *mut c_void) -> bool {
     if node.is_null() {
         return false;
@@ -158,7 +158,7 @@ impl Found {
     /// # Safety
     /// The function exists; `arguments` is NULL or a list of expressions.
     unsafe fn calls(&mut self, function: Oid, arguments: *mut pg_sys::List) -> bool {
-        // SAFETY: catalog look-ups; the name is palloc'd.
+        // SAFETY: catalog lookups; the name is palloc'd.
         unsafe {
             if pg_sys::func_volatile(function) as u8 == pg_sys::PROVOLATILE_IMMUTABLE {
                 self.follows_settings |= IMMUTABLE_IN_NAME.contains(&function.to_u32());
@@ -187,7 +187,7 @@ impl Found {
     /// # Safety
     /// The type exists.
     unsafe fn prints(&mut self, mut of: Oid) -> bool {
-        // SAFETY: catalog look-ups. The loop ends, because types nest only a finite number of levels.
+        // SAFETY: catalog lookups. The loop ends, because types nest only a finite number of levels.
         unsafe {
             loop {
                 of = pg_sys::getBaseType(of);

@@ -126,15 +126,14 @@ fn is_trusted(function: Oid, owner: Oid) -> bool {
         let of_sources = [own::INVALIDATE, own::INVALIDATE_ALL];
         ours.iter().chain(&of_sources).any(|f| f.oid() == function)
     };
-    // SAFETY: syscache look-ups inside of a transaction.
+    // SAFETY: syscache lookups inside a transaction.
     let has_privileges = || unsafe { pg_sys::has_privs_of_role(owner_of(function), owner) };
     !is_of_a_user(function) || ours() || has_privileges()
 }
 
 /// Returns the owner of a function. For a dropped function returns InvalidOid, which has no role's privileges.
 pub(super) fn owner_of(function: Oid) -> Oid {
-    // SAFETY: a syscache look-up inside of a transaction; the tuple is released after its one field
-    // has been copied.
+    // SAFETY: a syscache lookup inside a transaction; the tuple is released after its one field has been copied.
     unsafe {
         let kind = pg_sys::SysCacheIdentifier::PROCOID as i32;
         let tuple = pg_sys::SearchSysCache1(kind, pg_sys::Datum::from(function));
@@ -149,7 +148,7 @@ pub(super) fn owner_of(function: Oid) -> Oid {
 }
 
 fn is_immutable(function: Oid) -> bool {
-    // SAFETY: a syscache look-up; the function exists, because the trigger depends on it.
+    // SAFETY: a syscache lookup; the function exists, because the trigger depends on it.
     unsafe { pg_sys::func_volatile(function) as u8 == pg_sys::PROVOLATILE_IMMUTABLE }
 }
 
@@ -180,8 +179,7 @@ impl Called {
 /// Records the functions that a node calls. Postgres' walker calls this for each node, and continues while it returns
 /// false.
 unsafe extern "C-unwind" fn note_functions(node: *mut Node, context: *mut c_void) -> bool {
-    // SAFETY: inside of `guarded`; the node is read after the test for NULL, the context is the Called of
-    // `Called::of`.
+    // SAFETY: inside `guarded`; the node is read after the test for NULL, the context is the Called of `Called::of`.
     unsafe {
         if node.is_null() {
             return false;

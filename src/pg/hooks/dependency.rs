@@ -301,8 +301,8 @@ impl DependencyTrigger {
         }
     }
 
-    /// Returns whether the key depends on the settings of the session that writes the row. A dependency from before
-    /// 0.5.0 may have such a key.
+    /// Returns whether the key depends on the settings of the session that writes the row. Such keys exist only in
+    /// dependencies from before 0.5.0.
     pub fn follows_writers(&self) -> bool {
         // SAFETY: an expression that Postgres has analysed.
         self.settings.is_none() && !matches!(unsafe { steadiness(self.key) }, Steadiness::Steady)

@@ -110,7 +110,7 @@ impl RowKey {
     /// Returns whether every column that the key reads has the same bytes in both rows.
     ///
     /// # Safety
-    /// As `of_row`.
+    /// The same as for `of_row`.
     unsafe fn is_same(&self, old: *mut TupleTableSlot, new: *mut TupleTableSlot) -> bool {
         let Some(Columns { first, number }) = self.columns else {
             return false;
@@ -147,7 +147,7 @@ unsafe fn holds_row(slot: *mut TupleTableSlot) -> bool {
 /// Returns the columns that a key reads; None if it reads the whole row or a system column.
 ///
 /// # Safety
-/// As `RowKey::prepare`.
+/// The same as for `RowKey::prepare`.
 unsafe fn columns(key: *mut Node, table: pg_sys::Relation) -> Option<Columns> {
     // SAFETY: the numbers are the numbers of the table's columns, so the array has room for all of them.
     unsafe {

@@ -154,8 +154,8 @@ unsafe fn note_row(
     if row.is_null() || fault::on(Fault::RowNotNoted) {
         return;
     }
-    // SAFETY: the relation is open and the row one of its own, by the caller's contract; heap_getattr reads a column
-    // that was found in the relation, of the type that was found.
+    // SAFETY: the relation is open and `row` belongs to it, by the caller's contract; heap_getattr reads a column that
+    // was found in the relation, of the type that was found.
     unsafe {
         let mut null = true;
         let key = key.and_then(|(number, key_type)| {

@@ -2,8 +2,8 @@
 //!
 //! Without the reserve, running out of memory could stop the server in two ways. First, a failed allocation in Rust
 //! aborts the process, and Postgres restarts the whole server when a backend aborts. Second, pgrx copies a Postgres
-//! error that passes through Rust, in the memory context of the failed code. If the copy fails, it raises an error in
-//! the same place again, until Postgres gives up with a PANIC.
+//! error that passes through Rust, in the memory context of the failed code. If the copy fails, pgrx copies the new
+//! error in the same context, and so on, until Postgres gives up with a PANIC.
 //!
 //! So each backend reserves a block that it does not use. It returns the block to the system as soon as a small Rust
 //! allocation fails or Postgres reports "out of memory", and allocates the block again later. Allocations whose size

@@ -1,8 +1,8 @@
 //! Allocates memory for objects whose size depends on a user: values, rows, batches.
 //!
-//! Running out of memory must be an error of the statement (53200). With Rust's own collections, it would abort the
-//! process and so restart the server. So code allocates memory here if its size grows with an argument or a table.
-//! `pg::memory::emergency` covers small allocations.
+//! Running out of memory must be an error of the statement (53200). An allocation that fails in Rust's own collections
+//! instead aborts the process, and so restarts the server. So code allocates memory here if its size grows with an
+//! argument or a table. `pg::memory::emergency` covers small allocations.
 
 pub mod emergency;
 pub mod pg_list;

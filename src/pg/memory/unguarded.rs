@@ -132,7 +132,7 @@ pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
 /// changed nothing since parallel mode began, even if the enclosing statement writes (`CREATE TABLE ... AS SELECT`).
 ///
 /// # Safety
-/// Inside of [`guarded`].
+/// Called inside [`guarded`].
 #[inline(always)]
 pub unsafe fn see_own_writes() {
     // SAFETY: both functions are in the list of this file, so `guarded` may contain them; outside parallel mode a
@@ -147,7 +147,7 @@ pub unsafe fn see_own_writes() {
 /// Raises an error if the statement was cancelled or has timed out.
 ///
 /// # Safety
-/// Inside of [`guarded`], with no lightweight lock held.
+/// Called inside [`guarded`], with no lightweight lock held.
 #[inline(always)]
 pub unsafe fn check_for_interrupts() {
     // SAFETY: signal handlers of this process write the flag, so the read is volatile; the call may raise inside the
@@ -162,7 +162,7 @@ pub unsafe fn check_for_interrupts() {
 /// Empties a slot, which unpins the page of its row.
 ///
 /// # Safety
-/// Inside of [`guarded`]; the slot exists.
+/// Called inside [`guarded`]; the slot exists.
 #[inline(always)]
 pub unsafe fn clear_slot(slot: *mut TupleTableSlot) {
     // SAFETY: every kind of slot has its functions, `clear` among them.
@@ -176,7 +176,7 @@ pub unsafe fn clear_slot(slot: *mut TupleTableSlot) {
 /// Copies a slot's row into the slot's own memory, which unpins the row's page.
 ///
 /// # Safety
-/// Inside of [`guarded`]; the slot holds a row.
+/// Called inside [`guarded`]; the slot holds a row.
 #[inline(always)]
 pub unsafe fn materialize_slot(slot: *mut TupleTableSlot) {
     // SAFETY: every kind of slot has its functions, `materialize` among them.
@@ -190,8 +190,8 @@ pub unsafe fn materialize_slot(slot: *mut TupleTableSlot) {
 /// Returns the column with this number, from 1, of the row in a slot; None means NULL.
 ///
 /// # Safety
-/// Inside of [`guarded`]; the slot holds a row of a table that has this column. The datum is valid while the slot holds
-/// the row.
+/// Called inside [`guarded`]; the slot holds a row of a table that has this column. The datum is valid while the slot
+/// holds the row.
 #[inline(always)]
 pub unsafe fn column(slot: *mut TupleTableSlot, number: i16) -> Option<Datum> {
     // SAFETY: the arrays have as many elements as the table has columns; the first `number` are set
@@ -211,7 +211,7 @@ pub unsafe fn column(slot: *mut TupleTableSlot, number: i16) -> Option<Datum> {
 /// Returns whether the row in a slot was written by the transaction or one of its savepoints.
 ///
 /// # Safety
-/// Inside of [`guarded`]; the slot holds a row of a table.
+/// Called inside [`guarded`]; the slot holds a row of a table.
 #[inline(always)]
 pub unsafe fn is_own(slot: *mut TupleTableSlot) -> bool {
     // SAFETY: a slot of a table's row has the row's system columns; xmin is never NULL.

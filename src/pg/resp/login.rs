@@ -30,7 +30,7 @@ pub struct Database {
 /// Returns the attributes of a role; None if it was dropped.
 pub fn role(role: Oid) -> Option<Role> {
     let cache = pg_sys::SysCacheIdentifier::AUTHOID as i32;
-    // SAFETY: a syscache look-up within a transaction; the tuple is released after its fields have been copied.
+    // SAFETY: a syscache lookup within a transaction; the tuple is released after its fields have been copied.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, Datum::from(role));
         if tuple.is_null() {
@@ -73,7 +73,7 @@ pub fn served() -> Option<Database> {
 
 /// Returns whether the role may connect to this process's database.
 pub fn may_connect(role: Oid) -> bool {
-    // SAFETY: a syscache look-up within a transaction.
+    // SAFETY: a syscache lookup within a transaction.
     unsafe { version::may_connect(role, database()) }
 }
 
@@ -92,7 +92,7 @@ pub fn sessions() -> u32 {
 /// Returns whether role names are specific to a database (db_user_namespace), which pgcache does not support. The
 /// setting was removed in version 17.
 pub fn names_are_per_database() -> bool {
-    // SAFETY: a look-up that returns NULL for a setting that does not exist; the text is read at once.
+    // SAFETY: a lookup that returns NULL for a setting that does not exist; the text is read at once.
     unsafe {
         let value = pg_sys::GetConfigOption(c"db_user_namespace".as_ptr(), true, false);
         !value.is_null() && CStr::from_ptr(value) == c"on"
@@ -106,7 +106,7 @@ pub const SIGNAL_BACKEND: Oid = Oid::from_u32(4200);
 
 /// Returns whether a role has the privileges of the role `of`; a superuser has the privileges of all roles.
 pub fn has_role(role: Oid, of: Oid) -> bool {
-    // SAFETY: syscache look-ups within a transaction; neither role needs to exist.
+    // SAFETY: syscache lookups within a transaction; neither role needs to exist.
     unsafe { pg_sys::has_privs_of_role(role, of) }
 }
 

@@ -67,7 +67,7 @@ pub fn is_right(role: Oid, name: &CStr, password: &[u8], scram_only: bool) -> bo
 /// not exist.
 fn secret(name: &CStr) -> Option<CString> {
     let mut why = std::ptr::null();
-    // SAFETY: a syscache look-up within a transaction; the result is NULL or a palloc'd copy.
+    // SAFETY: a syscache lookup within a transaction; the result is NULL or a palloc'd copy.
     unsafe {
         let secret = pg_sys::get_role_password(name.as_ptr(), &raw mut why);
         (!secret.is_null()).then(|| CStr::from_ptr(secret).to_owned())
@@ -92,8 +92,8 @@ fn verify(name: &CStr, secret: &CStr, password: &CStr) -> bool {
 /// Does the work of a verification and discards the result, so that a refusal takes as long as a verification.
 fn spend(password: &CStr) {
     let password = password.as_ptr();
-    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; the C string lives through the
-    // call, and the result is freed with the transaction's memory.
+    // SAFETY: inside `guarded` an error jumps over nothing that must be dropped; the C string lives through the call,
+    // and the result is freed with the transaction's memory.
     unsafe { guarded(|| pg_be_scram_build_secret(password)) };
 }
 

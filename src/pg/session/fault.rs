@@ -121,7 +121,7 @@ faults! {
     /// A commit publishes a value although another transaction has marked its key since the commit's own mark.
     PublishMarkNotAlone => "set_keeps::a_set_publishes_nothing_over_a_later_one",
 
-    // Copies: look-ups and fills
+    // Copies: lookups and fills
     /// A lookup serves copies of an earlier version of the cache.
     CopyVersionNotCompared => "coherence_statements::after_any_statement_function_and_select_agree",
     /// The token of a fill is taken after the row is read.
@@ -154,7 +154,7 @@ faults! {
     ExpiredCopyServed => "coherence_commit::expired_rows_go_with_their_copies",
 
     // Slots
-    /// A new slot may be filled although a writer of its cache has marked nothing, because the cache had no slot.
+    /// A new slot is filled although a writer of its cache, which found no slot to mark, has not finished.
     NewSlotNotUnproven => "marks_at_limits::a_slot_that_is_made_while_a_writer_commits_is_not_filled",
     /// A new slot counts as if no entry had ever been removed from it.
     NewSlotForgetsRemovals => "fetch_commit::a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since",

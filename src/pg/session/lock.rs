@@ -137,7 +137,7 @@ impl Scope<'_> {
         if relations.is_empty() || !gives_back() {
             return None;
         }
-        // SAFETY: a function call always has a current resource owner, the parent of the new one.
+        // SAFETY: a function call always has a current resource owner, which becomes the parent of the new owner.
         unsafe {
             let former = pg_sys::CurrentResourceOwner;
             let own = pg_sys::ResourceOwnerCreate(former, c"pgcache read".as_ptr());
@@ -200,7 +200,7 @@ pub fn try_database(database: pg_sys::Oid) -> bool {
 /// beginning of PREPARE TRANSACTION. Postgres itself takes only relation locks on relations, so no other code takes
 /// this object lock.
 const TOUCHED: u16 = 1;
-/// The number of the lock that such a transaction takes in addition if the whole cache counts as changed.
+/// The number of the lock that the transaction holds in addition to `TOUCHED` if the whole cache counts as changed.
 const TOUCHED_AS_A_WHOLE: u16 = 2;
 
 /// The number of the lock on a cache without a slot in the hot tier that a transaction is about to change as a whole.

@@ -44,7 +44,7 @@ pub fn own_role() -> u32 {
 
 /// Returns whether the current role is a superuser.
 pub fn is_superuser() -> bool {
-    // SAFETY: a look-up inside of a transaction.
+    // SAFETY: a lookup inside a transaction.
     unsafe { pg_sys::superuser() }
 }
 

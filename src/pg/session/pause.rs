@@ -6,7 +6,7 @@
 //! window, a session waits only there, while the file `pgcache.hold` exists in the data directory, and at most
 //! `pgcache.pause`. Its wait event is then `Extension`, by which a test recognises the wait.
 
-/// The places where a session may wait.
+/// The points of the protocol at which a session may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Window {
     /// The key is marked, and the commit is not yet visible.

@@ -52,6 +52,6 @@ pub fn leave(shard: Place) {
 /// Processes the invalidation messages of other sessions.
 #[inline]
 pub fn receive() {
-    // SAFETY: inside of a transaction; callbacks only raise flags.
+    // SAFETY: inside a transaction; callbacks only raise flags.
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }

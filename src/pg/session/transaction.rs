@@ -118,7 +118,7 @@ pub fn full_xid() -> u64 {
 /// Returns whether [`Decided::now`] may be called: inside a transaction and outside parallel mode, in which no snapshot
 /// may be taken.
 pub fn can_read_decided() -> bool {
-    // SAFETY: reads what this process knows of its own transaction.
+    // SAFETY: reads the state of this process's transaction.
     unsafe { pg_sys::IsTransactionState() && !crate::pg::session::in_parallel_mode() }
 }
 

@@ -25,7 +25,7 @@ const REACH: usize = 16;
 /// The share of a role: one in eight places. If four roles use up their shares, half of the places stay free; then, by
 /// simulation, one home is full for one key in 300, and both homes are full for one key in 30,000.
 const SHARES: usize = 8;
-/// The word 0 means "free", so a key whose word would be 0 uses this one.
+/// The word of a key whose own word is 0, because 0 means that a place is free.
 const INSTEAD_OF_ZERO: u64 = 1;
 /// A bit that is set in all words of a key when a caller requests a second mark while the first exists. In a hash this
 /// bit only chooses the partition, so it is free here.

@@ -8,8 +8,8 @@
 //! 1. The records of partition `i` change only under lock `i` of the hot tier, held exclusively; a read holds the lock
 //!    shared or exclusively. So a writer that changes an entry and voids its lease does both in one step.
 //! 2. A record is free when its id is 0. A hash has at most one lease record, and any number of watches. Watches are
-//!    stored in records of their own behind the leases, because no other session looks up a watch or waits for its end.
-//!    Any change of the key frees its watches.
+//!    stored in separate records behind the leases, because no other session looks up a watch or waits for its end. Any
+//!    change of the key frees its watches.
 //! 3. A role has at most half of a partition's records of each kind.
 //! 4. No session sleeps while it holds a lock of the tier: the caller of [`Leases::sleep`] holds none, and the sleep
 //!    has a timeout.
@@ -372,7 +372,7 @@ impl<'l> Partition<'l> {
     }
 
     /// Voids the lease of an entry that has changed, and all watches of its key. Keeps the lease if the change is the
-    /// holder's own store under the lease. Returns whether the lease is free now, so that waiting sessions may request
+    /// holder's own store under the lease. Returns whether this freed the lease, so that waiting sessions may request
     /// it.
     #[inline]
     pub fn void(&self, hash: u64) -> bool {

@@ -75,8 +75,8 @@ pub fn author() -> u64 {
     AUTHOR.get()
 }
 
-/// Records that the entry of a key changes, and the client that changes it (0: no client). For a memory cache the
-/// caller holds the partition's lock.
+/// Records that the entry of a key changes. `author` is the client that changes it; 0 means no client. For a memory
+/// cache the caller holds the partition's lock.
 pub(super) fn note(slot: u32, key: &[u8], author: u64) {
     if let Some(shared) = SHARED.get() {
         shared.append(slot, author, key.len() as u64, key);
@@ -163,7 +163,7 @@ impl Reader {
         self.unread.is_behind()
     }
 
-    /// Returns the present end of the ring, for [`Reader::next`].
+    /// Returns the current end of the ring, for [`Reader::next`].
     pub fn end(&self) -> u64 {
         self.shared.ring.head()
     }

@@ -223,8 +223,8 @@ impl Slot {
     }
 }
 
-/// Returns a deadline in seconds. Deadlines after the year 2272 count as that year, so that the sum of a billion
-/// deadlines does not overflow.
+/// Returns a deadline in seconds. A deadline after the year 2272 counts as a deadline in 2272, so that the sum of a
+/// billion deadlines does not overflow.
 fn seconds(deadline: i64) -> i64 {
     const LAST: i64 = 1 << 33;
     (deadline / 1_000_000).clamp(0, LAST)

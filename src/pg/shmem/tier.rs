@@ -76,7 +76,8 @@ pub struct Control {
     shares: AtomicU64,
     /// How often a share was written to a slot.
     share_changes: AtomicU64,
-    /// A bit mask of the processes whose clients watch a key that has no entry.
+    /// A bit mask of the processes that hold locks on watched keys without an entry, so that no commit creates these
+    /// keys.
     pub watchers: AtomicU64,
     /// The transactions that are about to commit and will then notify the processes that track changes.
     pub pending_invalidations: PendingInvalidations,

@@ -39,8 +39,8 @@ impl DeadBytes {
     /// Returns the bytes that become dead when the row in a slot is removed.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; the slot is one of the heap's and holds a row of a table whose column with the
-    /// number `value` is a varlena.
+    /// Called inside `unguarded::guarded`; the slot is one of the heap's and holds a row of a table whose column with
+    /// the number `value` is a varlena.
     pub unsafe fn with_row(slot: *mut pg_sys::TupleTableSlot, value: i16) -> DeadBytes {
         // SAFETY: both kinds of the heap's slots have the same beginning; the caller's contract allows the call of
         // `column`.

@@ -87,7 +87,7 @@ pub fn get_many(
 /// if the table no longer matches the target.
 ///
 /// # Safety
-/// Inside of `guarded`; the caller holds a lock on the target's table. A brief scan ends in the same `guarded`
+/// Called inside `guarded`; the caller holds a lock on the target's table. A brief scan ends in the same `guarded`
 /// sequence, which takes no other snapshot. It runs under an active snapshot, which is older and keeps VACUUM from
 /// removing any row that the brief scan's snapshot can see.
 unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
@@ -137,7 +137,7 @@ unsafe fn counted(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot {
 }
 
 /// # Safety
-/// Inside of `guarded`; the scan is open.
+/// Called inside `guarded`; the scan is open.
 unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
     // SAFETY: the scan has one key, which Postgres copies at once; under the primary key it returns at most one row, or
     // a committed row and one of the transaction's own.
@@ -156,7 +156,7 @@ unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
 }
 
 /// # Safety
-/// Inside of `guarded`; the scan is open and has a key.
+/// Called inside `guarded`; the scan is open and has a key.
 #[inline(always)]
 unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
     // SAFETY: the scan is open and has its key, by the caller's contract; a row that it returns is in the slot, and
@@ -171,7 +171,7 @@ unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
 }
 
 /// # Safety
-/// Inside of `guarded`; the scan is open and not used afterwards.
+/// Called inside `guarded`; the scan is open and not used afterwards.
 unsafe fn close(scan: &Scan) {
     // SAFETY: `open` opened each object; the slot releases its page first. `open` counted the snapshot of a brief scan.
     unsafe {
@@ -192,7 +192,7 @@ unsafe fn close(scan: &Scan) {
 /// Makes the condition `key = key` on the index's first column.
 ///
 /// # Safety
-/// Inside of `guarded`; the key is a datum of the target's key type.
+/// Called inside `guarded`; the key is a datum of the target's key type.
 #[inline(always)]
 pub unsafe fn key_equals(target: &Target, key: Datum) -> pg_sys::ScanKeyData {
     let mut entry = pg_sys::ScanKeyData::default();
@@ -213,7 +213,8 @@ pub unsafe fn key_equals(target: &Target, key: Datum) -> pg_sys::ScanKeyData {
 /// Copies the value, detoasted, and the deadline from a slot into the current memory context.
 ///
 /// # Safety
-/// Inside of `guarded`; the slot holds a row of the target, and `value_type` is the result of [`Target::value_type`].
+/// Called inside `guarded`; the slot holds a row of the target, and `value_type` is the result of
+/// [`Target::value_type`].
 #[inline(always)]
 pub unsafe fn copy_row(
     slot: *mut pg_sys::TupleTableSlot,

@@ -74,7 +74,7 @@ impl Probe {
     /// Opens a probe in the current memory context. Returns None if the table no longer matches the target.
     ///
     /// # Safety
-    /// Inside of `guarded`; the table is locked.
+    /// Called inside `guarded`; the table is locked.
     unsafe fn open(target: &Target) -> Option<Probe> {
         // SAFETY: both relations exist, because the table is locked. The snapshot consists of a type and room for
         // results, in memory that lives as long as the scan's.
@@ -106,7 +106,7 @@ impl Probe {
     }
 
     /// # Safety
-    /// Inside of `guarded`, under the resource owner that opened the probe; the caller does not use the probe
+    /// Called inside `guarded`, under the resource owner that opened the probe; the caller does not use the probe
     /// afterwards.
     unsafe fn close(self) {
         // SAFETY: `open` opened each object, and the scan holds no page.
@@ -121,7 +121,7 @@ impl Probe {
     /// pages, which the abort has released, nor their memory, which belongs to the statement.
     ///
     /// # Safety
-    /// As for `close`, except that the scan may have pages, which it no longer owns.
+    /// The same as for `close`, except that the scan may have pages, which it no longer owns.
     unsafe fn abandon(self) {
         // SAFETY: `open` began the scan, which counts as a user of the index, and made the slot, which counts as a user
         // of the descriptor if the descriptor is counted.
@@ -136,7 +136,7 @@ impl Probe {
     }
 
     /// # Safety
-    /// As for `close`; the scan has ended.
+    /// The same as for `close`; the scan has ended.
     unsafe fn let_go(self) {
         // SAFETY: `open` opened both relations.
         unsafe {
@@ -148,7 +148,7 @@ impl Probe {
     /// Returns whether the row under this key has expired.
     ///
     /// # Safety
-    /// Inside of `guarded`; the probe is open.
+    /// Called inside `guarded`; the probe is open.
     unsafe fn look(self, target: &Target, key: Datum) -> bool {
         // SAFETY: the probe is open; a wait begins only after `latest` has released its pages.
         unsafe {
@@ -163,7 +163,7 @@ impl Probe {
     }
 
     /// # Safety
-    /// Inside of `guarded`; the probe is open.
+    /// Called inside `guarded`; the probe is open.
     unsafe fn latest(self, target: &Target, key: Datum) -> Latest {
         // SAFETY: the probe is open, and the deadline column belongs to the table. A rescan releases the pages; so does
         // the scan when it finds no more rows.
@@ -223,8 +223,7 @@ thread_local! {
     static COPYING: ManuallyDrop<RefCell<Vec<Copying>>> = ManuallyDrop::default();
 }
 
-/// Runs `change` on the running COPYs and returns its result; None if called inside of `change`, which pgcache never
-/// does.
+/// Runs `change` on the running COPYs and returns its result; None if called inside `change`, which pgcache never does.
 fn with<R>(change: impl FnOnce(&mut Vec<Copying>) -> R) -> Option<R> {
     COPYING.with(|copying| Some(change(&mut *copying.try_borrow_mut().ok()?)))
 }

@@ -100,7 +100,7 @@ pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Res
 /// exists.
 ///
 /// # Safety
-/// Inside of `guarded`, with the objects that `open` returned.
+/// Called inside `guarded`, with the objects that `open` returned.
 unsafe fn unseen_writer(
     target: &Target,
     search: &Search,
@@ -169,7 +169,7 @@ pub fn by_pass(
 /// Returns the position of the row in the search's slot, together with the number of its key.
 ///
 /// # Safety
-/// Inside of `guarded`; the slot holds a row of the target.
+/// Called inside `guarded`; the slot holds a row of the target.
 unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
     // SAFETY: the slot holds a row, so it has the row's position; the column `value` of a target is a varlena.
     unsafe {
@@ -184,7 +184,7 @@ unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
 /// Opens the table, its index and a snapshot. Returns None if the table no longer matches the target.
 ///
 /// # Safety
-/// Inside of `guarded`.
+/// Called inside `guarded`.
 unsafe fn open(target: &Target) -> Option<(Search, pg_sys::Relation)> {
     // SAFETY: the caller of the search holds a lock on the table; the snapshot stays registered until `close`.
     unsafe {
@@ -209,7 +209,7 @@ unsafe fn open(target: &Target) -> Option<(Search, pg_sys::Relation)> {
 }
 
 /// # Safety
-/// Inside of `guarded`; the caller does not use the search afterwards.
+/// Called inside `guarded`; the caller does not use the search afterwards.
 unsafe fn close(search: &Search, index: pg_sys::Relation) {
     // SAFETY: `open` opened each object.
     unsafe {
@@ -221,7 +221,7 @@ unsafe fn close(search: &Search, index: pg_sys::Relation) {
 }
 
 /// # Safety
-/// Inside of `guarded`; the search is open.
+/// Called inside `guarded`; the search is open.
 unsafe fn begin_pass(search: &Search) -> TableScanDesc {
     use pg_sys::ScanOptions::*;
     let flags = SO_TYPE_SEQSCAN | SO_ALLOW_STRAT | SO_ALLOW_PAGEMODE;
@@ -242,7 +242,7 @@ unsafe fn begin_pass(search: &Search) -> TableScanDesc {
 }
 
 /// # Safety
-/// Inside of `guarded`; the pass has begun.
+/// Called inside `guarded`; the pass has begun.
 unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
     let forward = pg_sys::ScanDirection::ForwardScanDirection;
     // SAFETY: the table is open, so it has an access method, which began the pass; the slot is of the table's kind.
@@ -253,7 +253,7 @@ unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
 }
 
 /// # Safety
-/// Inside of `guarded`; the pass has begun, and the caller does not use it afterwards.
+/// Called inside `guarded`; the pass has begun, and the caller does not use it afterwards.
 unsafe fn end_pass(pass: TableScanDesc, search: &Search) {
     // SAFETY: the table is open, so it has an access method, which began this pass and ends it once; the slot
     // releases its page first.

@@ -127,14 +127,14 @@ fn value_type(relation: pg_sys::Oid) -> Option<ValueType> {
     let Some(numbers) = relation::trigger_columns(relation, own::COLUMNS.oid()) else {
         return ValueType::from_oid(type_of_column(relation, c"value")?);
     };
-    // SAFETY: a syscache look-up, which returns 0 for a column that was dropped.
+    // SAFETY: a syscache lookup, which returns 0 for a column that was dropped.
     ValueType::of_column(unsafe { pg_sys::get_atttype(relation, *numbers.get(1)?) })
 }
 
 /// Returns the type of the column with this name; None if no such column exists.
 fn type_of_column(relation: pg_sys::Oid, name: &CStr) -> Option<pg_sys::Oid> {
     let number = relation::column_number(relation, name)?;
-    // SAFETY: a syscache look-up of a column that exists.
+    // SAFETY: a syscache lookup of a column that exists.
     Some(unsafe { pg_sys::get_atttype(relation, number) })
 }
 
@@ -280,8 +280,8 @@ pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     if !relation::is_view(relation) || relation::is_temporary(relation) {
         return None;
     }
-    // SAFETY: a syscache look-up; the attribute is copied before the tuple is released. The action
-    // of a view's rule is the text of a list of queries.
+    // SAFETY: a syscache lookup; the attribute is copied before the tuple is released. The action of a view's rule is
+    // the text of a list of queries.
     unsafe {
         let rule = pg_sys::SearchSysCache2(
             pg_sys::SysCacheIdentifier::RULERELNAME as i32,

@@ -65,7 +65,7 @@ impl Target {
     /// may alter the table after the check. They cannot while the table is open.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; `table` and `index` are open.
+    /// Called inside `unguarded::guarded`; `table` and `index` are open.
     #[inline(always)]
     pub unsafe fn value_type(
         &self,
@@ -168,7 +168,7 @@ fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
     if column.attisdropped {
         return true;
     }
-    // SAFETY: a syscache look-up inside of a transaction, of a type that a column has.
+    // SAFETY: a syscache lookup inside a transaction, of a type that a column has.
     let is_domain =
         || unsafe { pg_sys::get_typtype(column.atttypid) as u8 == pg_sys::TYPTYPE_DOMAIN };
     column.attgenerated == 0

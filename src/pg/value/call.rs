@@ -301,7 +301,7 @@ fn spelled(interval: &pg_sys::Interval) -> String {
 pub enum Way {
     /// By this server, with the arguments unchanged.
     Here,
-    /// By this server, on another relation than the one that the caller named. `kept` is a shard whose lock `leave`
+    /// By this server, on a different relation from the one that the caller named. `kept` is a shard whose lock `leave`
     /// releases after the call.
     On {
         relation: Oid,

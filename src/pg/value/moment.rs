@@ -46,8 +46,8 @@ const EPOCH: i64 = 946_684_800;
 const MICROS: i64 = 1_000_000;
 
 impl DeadlineKind {
-    /// Returns the kind of a column of this type with this unit (None, `s` or `ms`). Returns None if the type and the
-    /// unit do not fit.
+    /// Returns the kind of a column of this type. `unit` is `s`, `ms` or None. Returns None if the type and the unit do
+    /// not fit.
     pub fn of(type_oid: Oid, unit: Option<&[u8]>) -> Option<DeadlineKind> {
         let width = match type_oid {
             pg_sys::INT4OID => Some(Width::Integer),

@@ -160,7 +160,7 @@ pub unsafe fn words_of(parsed: *mut IdentLine) -> (*const c_char, Word, Word) {
 /// function frees it.
 ///
 /// # Safety
-/// As in `words_of`.
+/// The same as for `words_of`.
 #[cfg(feature = "pg15")]
 unsafe fn system_user(parsed: *mut IdentLine) -> Word {
     unsafe extern "C-unwind" {
@@ -186,7 +186,7 @@ unsafe fn system_user(parsed: *mut IdentLine) -> Word {
 /// Returns the role of a line. Postgres 15 always takes the role literally.
 ///
 /// # Safety
-/// As in `words_of`.
+/// The same as for `words_of`.
 #[cfg(feature = "pg15")]
 unsafe fn role(parsed: *mut IdentLine) -> Word {
     Word {
@@ -198,7 +198,7 @@ unsafe fn role(parsed: *mut IdentLine) -> Word {
 }
 
 /// # Safety
-/// As in `words_of`.
+/// The same as for `words_of`.
 #[cfg(not(feature = "pg15"))]
 unsafe fn system_user(parsed: *mut IdentLine) -> Word {
     // SAFETY: a parsed line has its words.
@@ -206,7 +206,7 @@ unsafe fn system_user(parsed: *mut IdentLine) -> Word {
 }
 
 /// # Safety
-/// As in `words_of`.
+/// The same as for `words_of`.
 #[cfg(not(feature = "pg15"))]
 unsafe fn role(parsed: *mut IdentLine) -> Word {
     // SAFETY: a parsed line has its words.

@@ -43,15 +43,15 @@ mod differing {
 /// Begins a scan with one key.
 ///
 /// # Safety
-/// Inside of `unguarded::guarded`; the relations are open, the snapshot outlives the scan.
+/// Called inside `unguarded::guarded`; the relations are open, the snapshot outlives the scan.
 #[inline(always)]
 pub unsafe fn index_beginscan(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
     snapshot: pg_sys::Snapshot,
 ) -> pg_sys::IndexScanDesc {
-    // SAFETY: the caller is inside of `guarded`; both relations are open and the snapshot outlives the scan. From
-    // Postgres 18 on, NULL means that Postgres does not instrument the scan.
+    // SAFETY: the caller is inside `guarded`; both relations are open and the snapshot outlives the scan. From Postgres
+    // 18 on, NULL means that Postgres does not instrument the scan.
     unsafe {
         differing::index_beginscan(
             table,
@@ -104,7 +104,7 @@ struct Entry {
 /// Adds a row to the indexes of its table. Returns false if another row already has its key.
 ///
 /// # Safety
-/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
+/// Called inside `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
 unsafe fn enter(
     result: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
@@ -113,8 +113,8 @@ unsafe fn enter(
 ) -> bool {
     let mut conflict = false;
     let arbiters = std::ptr::null_mut();
-    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, the slot holds the row and its
-    // place, and `conflict` lives through the call. Postgres writes it only if it is requested to report a conflict.
+    // SAFETY: the caller is inside `guarded`; the indexes of `result` are open, the slot holds the row and its place,
+    // and `conflict` lives through the call. Postgres writes it only if it is requested to report a conflict.
     unsafe {
         #[cfg(not(feature = "pg19"))]
         differing::ExecInsertIndexTuples(
@@ -147,7 +147,7 @@ unsafe fn enter(
 /// Adds a speculatively inserted row to the indexes. Returns false if another row already has its key.
 ///
 /// # Safety
-/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
+/// Called inside `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
 pub unsafe fn enter_inserted(
     result: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
@@ -164,7 +164,7 @@ pub unsafe fn enter_inserted(
 /// Adds the new version of an updated row to the indexes.
 ///
 /// # Safety
-/// Inside of `unguarded::guarded`; as in `enter_inserted`.
+/// Called inside `unguarded::guarded`; as in `enter_inserted`.
 pub unsafe fn enter_updated(
     result: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,

@@ -74,13 +74,13 @@ pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
 /// Returns the oldest transaction whose outcome the commit log still contains.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub fn oldest_in_log() -> u32 {
-    // SAFETY: the structure lies in shared memory as long as the server lives, and the code reads a single word.
+    // SAFETY: the structure is in shared memory as long as the server runs, and the code reads a single word.
     unsafe { (&raw const (*pg_sys::ShmemVariableCache).oldestClogXid).read_volatile() }.into_inner()
 }
 
 /// Returns the oldest transaction whose outcome the commit log still contains.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub fn oldest_in_log() -> u32 {
-    // SAFETY: the structure lies in shared memory as long as the server lives, and the code reads a single word.
+    // SAFETY: the structure is in shared memory as long as the server runs, and the code reads a single word.
     unsafe { (&raw const (*pg_sys::TransamVariables).oldestClogXid).read_volatile() }.into_inner()
 }

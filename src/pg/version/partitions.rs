@@ -18,7 +18,7 @@ struct PartitionKeyData {
     partcollation: *mut pg_sys::Oid,
     parttypid: *mut pg_sys::Oid,
     parttypmod: *mut i32,
-    // pgcache does not use the fields after these.
+    // pgcache does not use the later fields.
 }
 
 /// The fields of a partition key that pgcache reads. Each array has one element for each column of the key.

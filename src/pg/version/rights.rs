@@ -5,7 +5,7 @@ use pgrx::pg_sys;
 /// Returns whether `role` owns the relation or has the privileges of its owner.
 ///
 /// # Safety
-/// A syscache look-up: a transaction must be open.
+/// A syscache lookup: a transaction must be open.
 pub unsafe fn owns_relation(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     // SAFETY: the caller's transaction is open.
     #[cfg(feature = "pg15")]
@@ -22,7 +22,7 @@ pub unsafe fn owns_relation(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
 /// Returns whether a role may connect to a database.
 ///
 /// # Safety
-/// A syscache look-up: a transaction must be open.
+/// A syscache lookup: a transaction must be open.
 pub unsafe fn may_connect(role: pg_sys::Oid, database: pg_sys::Oid) -> bool {
     let mode = pg_sys::ACL_CONNECT as pg_sys::AclMode;
     // SAFETY: the caller's transaction is open; role and database may be any numbers.
@@ -38,7 +38,7 @@ pub unsafe fn may_connect(role: pg_sys::Oid, database: pg_sys::Oid) -> bool {
 /// Returns whether a role may use the objects of a schema.
 ///
 /// # Safety
-/// A syscache look-up: a transaction must be open. The schema must exist.
+/// A syscache lookup: a transaction must be open. The schema must exist.
 pub unsafe fn may_use_schema(role: pg_sys::Oid, schema: pg_sys::Oid) -> bool {
     let mode = pg_sys::ACL_USAGE as pg_sys::AclMode;
     // SAFETY: the caller's transaction is open, and the schema exists.

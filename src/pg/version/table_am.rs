@@ -114,8 +114,8 @@ impl Access {
     /// Inserts a row speculatively.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; `self` comes from this table, the slot holds a row of it, and the session holds
-    /// the token.
+    /// Called inside `unguarded::guarded`; `self` comes from this table, the slot holds a row of it, and the session
+    /// holds the token.
     pub unsafe fn insert(
         &self,
         table: pg_sys::Relation,
@@ -130,8 +130,8 @@ impl Access {
     /// Updates a row. Waits for a transaction that is changing the row.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; `self` comes from this table, the slot holds the new version, and the pointers'
-    /// targets live through the call.
+    /// Called inside `unguarded::guarded`; `self` comes from this table, the slot holds the new version, and the
+    /// pointers' targets live through the call.
     pub unsafe fn update(
         &self,
         table: pg_sys::Relation,
@@ -165,7 +165,7 @@ impl Access {
     /// Deletes a row. Waits for a transaction that is changing the row.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; `self` comes from this table.
+    /// Called inside `unguarded::guarded`; `self` comes from this table.
     pub unsafe fn delete(
         &self,
         table: pg_sys::Relation,

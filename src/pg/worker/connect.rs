@@ -209,7 +209,7 @@ fn setting(name: &CStr) -> CString {
 }
 
 fn is_there(name: &CStr) -> bool {
-    // SAFETY: a look-up that returns NULL for a missing setting.
+    // SAFETY: a lookup that returns NULL for a missing setting.
     unsafe { !pg_sys::GetConfigOption(name.as_ptr(), true, false).is_null() }
 }
 

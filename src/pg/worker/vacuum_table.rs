@@ -9,8 +9,8 @@ use super::background::without_snapshot;
 use crate::pg::session::failure::Failure;
 
 /// Runs VACUUM on one table without its TOAST table. Skips a table that another session has locked. Truncates the file
-/// only with `shorten`, because VACUUM then waits up to five seconds for a moment without writers, and meanwhile more
-/// bytes may become dead than the truncation gains.
+/// only with `shorten`, because VACUUM then waits up to five seconds for a moment without writers, and during this wait
+/// more bytes may become dead than the truncation gains.
 ///
 /// VACUUM must run outside a transaction block, so only a worker can call this.
 pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
@@ -24,7 +24,7 @@ pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
 /// Returns the VACUUM statement; None if the table was dropped. Postgres' messages show the table's name in the
 /// statement, but VACUUM finds the table by its OID.
 fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
-    // SAFETY: the look-ups return NULL for a dropped relation, otherwise copies.
+    // SAFETY: the lookups return NULL for a dropped relation, otherwise copies.
     let name = unsafe {
         let name = pg_sys::get_rel_name(relation);
         if name.is_null() {

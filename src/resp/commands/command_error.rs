@@ -26,7 +26,7 @@ pub enum CommandError<'a> {
     Key,
     /// The cache holds text, and the bytes are not valid text.
     NotText,
-    /// The cache holds jsonb, which this protocol cannot write.
+    /// The memory cache holds jsonb, which this protocol does not support.
     Json,
     /// The command needs the table, and a network process has only the copies in the tier.
     Table,

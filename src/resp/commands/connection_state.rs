@@ -64,7 +64,7 @@ type WatchedKey = (CacheId, Vec<u8>);
 /// A key as it was when the connection began to watch it.
 struct Watched {
     cache: Rc<Cache>,
-    /// The entry under the key, or its absence. None if the cache had no slot in the tier, and so no entries.
+    /// The entry under the key at that time; None if the cache had no slot in the tier, and so no entries.
     sight: Option<Sight>,
 }
 

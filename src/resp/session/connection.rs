@@ -287,7 +287,8 @@ impl Connection {
         self.session.unfinished.continued.is_some()
     }
 
-    /// Sends a message that is not a reply, either now or after the reply that has begun. Returns false if that fails.
+    /// Sends a message that is not a reply, either now or after the reply that has begun. Returns false if sending or
+    /// keeping it fails.
     #[must_use]
     pub fn push(&mut self, message: &[u8]) -> bool {
         match self.is_amid_reply() || !self.pushed.is_empty() {

@@ -192,7 +192,7 @@ impl Activity {
     }
 }
 
-/// A client of the Redis protocol.
+/// A Redis client's session.
 pub struct Session {
     /// The client's number, which is not reused until the server restarts.
     pub id: u64,

@@ -56,8 +56,8 @@ impl Core {
         }
     }
 
-    /// Delivers one message to all subscribers or, if `after` is given, to subscribers of the patterns after it.
-    /// Subscribers that the round has no time for get the message in the next round.
+    /// Delivers one message to all subscribers or, if `after` is given, to subscribers of the patterns after it. If
+    /// this takes too long, the rest follows in the next round.
     fn hand_out_one(&mut self, message: Message, after: Option<&[u8]>, looks: &mut usize) {
         let (channel, text) = (&message.channel, &message.text);
         let rest = channels::publish_from_outside(channel, text, after, looks, self);

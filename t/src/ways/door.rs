@@ -7,7 +7,7 @@ use crate::linear::{Answer, Command, Moment, Until, When};
 use crate::resp::{Client, Reply};
 use crate::rng::Rng;
 
-/// A Redis client.
+/// A Redis client that runs operations.
 pub struct Door {
     client: Client,
     /// The cache whose database is selected.

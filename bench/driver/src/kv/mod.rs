@@ -69,7 +69,7 @@ struct Plan {
     store: String,
     address: String,
     clients: usize,
-    /// The number of operations of each client or, in the load `watch`, of the events of all clients.
+    /// The number of operations of each client or, in the load `watchers`, of the events of all clients.
     operations: usize,
     /// The duration of a load that has no number of operations.
     seconds: f64,

@@ -66,7 +66,7 @@ pub fn key_name(table: Oid) -> Option<CString> {
 pub fn key_type(cache: Oid) -> KeyType {
     let numbers = relation::trigger_columns(cache, own::COLUMNS.oid());
     let key = numbers.and_then(|numbers| numbers.first().copied());
-    // SAFETY: a syscache look-up, which returns 0 for a dropped column. A type modifier does not affect the spelling of
+    // SAFETY: a syscache lookup, which returns 0 for a dropped column. A type modifier does not affect the spelling of
     // a key.
     let type_oid = key.map(|key| unsafe { pg_sys::get_atttype(cache, key) });
     let found = type_oid.and_then(|type_oid| KeyType::of(type_oid, -1));

@@ -220,7 +220,7 @@ unsafe fn judge_key(
             ),
         });
     }
-    // SAFETY: a syscache look-up of a column's collation. The bitmap is a copy; from Postgres 18 on it also holds a
+    // SAFETY: a syscache lookup of a column's collation. The bitmap is a copy; from Postgres 18 on it also holds a
     // deferrable primary key. The index exists as long as its table is locked, and is open while its collation is read.
     unsafe {
         if key.attcollation != pg_sys::InvalidOid

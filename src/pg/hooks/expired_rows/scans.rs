@@ -2,8 +2,8 @@
 //! the relation.
 //!
 //! The condition must neither run before row-level security policies, which could leak rows, nor keep a query from
-//! using indexes. Postgres evaluates clauses in the order of their security levels, so this module adds the condition
-//! in a different place for each kind of relation:
+//! using indexes. Postgres evaluates clauses in the order of their security levels, so where this module adds the
+//! condition depends on the relation:
 //!
 //! - a base relation: the condition has the level of the query's own conditions;
 //! - a member of an append: the condition goes into the first list of `securityQuals`, beside the first policy and

@@ -122,7 +122,7 @@ impl<'l> Login<'l> {
         };
         let of = role_named(&of);
         let there = self.role != pg_sys::InvalidOid && of != pg_sys::InvalidOid;
-        // SAFETY: syscache look-ups of two roles within the caller's transaction.
+        // SAFETY: syscache lookups of two roles within the caller's transaction.
         there && unsafe { pg_sys::is_member_of_role_nosuper(self.role, of) }
     }
 
@@ -181,8 +181,8 @@ impl Peer {
 
 /// Returns the role of this name; 0 if none exists. Runs within a transaction.
 pub fn role_named(name: &CStr) -> Oid {
-    // SAFETY: a syscache look-up within the caller's transaction, with a name that lives through it; the result is 0
-    // for a name that no role has.
+    // SAFETY: a syscache lookup within the caller's transaction, with a name that lives through it; the result is 0 for
+    // a name that no role has.
     unsafe { pg_sys::get_role_oid(name.as_ptr(), true) }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The effect is the same as of `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1`. A
 //! direct write works only for a [`Target`] that is `writable`, under READ COMMITTED, with an active snapshot, and
-//! outside of parallel mode ([`possible`]). The caller holds RowExclusiveLock on the table, and records the changed key
+//! outside parallel mode ([`possible`]). The caller holds RowExclusiveLock on the table, and records the changed key
 //! itself, because the trigger does not fire.
 //!
 //! These rules make concurrent writers of one key safe:

@@ -44,8 +44,8 @@ impl From<&Entry> for Version {
 /// false if the value's type differs from the column's, or if the value is NULL and the column is NOT NULL.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the current row, and keeps it until
-/// the new row is written.
+/// Called inside `guarded`; the writer is open. With `updates` the slot `present` holds the current row, and keeps it
+/// until the new row is written.
 pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) -> bool {
     let Writer {
         target,
@@ -114,7 +114,7 @@ unsafe fn is_long(target: &Target, key: Datum) -> bool {
 }
 
 /// # Safety
-/// Inside of `guarded`; the slot has a column of this number.
+/// Called inside `guarded`; the slot has a column of this number.
 #[inline(always)]
 unsafe fn put_column(slot: *mut pg_sys::TupleTableSlot, number: i16, datum: Option<Datum>) {
     let at = number as usize - 1;

@@ -35,9 +35,9 @@ fn outcome(result: TM_Result::Type) -> Step {
 /// Inserts or overwrites a row. Returns false if the caller must run the statement instead.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open.
+/// Called inside `guarded`; the writer is open.
 pub unsafe fn put(writer: &mut Writer, key: Datum, new: &Entry) -> bool {
-    // SAFETY: inside of `guarded` and with the writer open, by the caller's contract; the code uses a place right after
+    // SAFETY: inside `guarded` and with the writer open, by the caller's contract; the code uses a place right after
     // `find` returned it, while the slot `present` still holds its row.
     unsafe {
         loop {
@@ -57,9 +57,9 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &Entry) -> bool {
 /// Removes the visible row, if one exists, and returns it. Returns None if the caller must run the statement instead.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open.
+/// Called inside `guarded`; the writer is open.
 pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Entry>> {
-    // SAFETY: inside of `guarded` and with the writer open, by the caller's contract. The code copies the row before it
+    // SAFETY: inside `guarded` and with the writer open, by the caller's contract. The code copies the row before it
     // removes it. The copy equals the removed row, because if the row had changed in between, the removal would have
     // failed with TM_Updated.
     unsafe {
@@ -81,7 +81,7 @@ pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Entry>> {
 /// outcome, and the row if it is locked.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open.
+/// Called inside `guarded`; the writer is open.
 pub unsafe fn lock(
     writer: &Writer,
     mut place: pg_sys::ItemPointerData,
@@ -114,15 +114,15 @@ pub unsafe fn lock(
 /// Changes a locked row.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
+/// Called inside `guarded`; the writer is open, and its slot `present` holds the row at `place`.
 pub unsafe fn make(
     writer: &mut Writer,
     key: Datum,
     place: pg_sys::ItemPointerData,
     change: &RowAction,
 ) -> Step {
-    // SAFETY: the caller's contract covers each case: the code is inside of `guarded`, the writer is open, and
-    // `present` holds the row.
+    // SAFETY: the caller's contract covers each case: the code is inside `guarded`, the writer is open, and `present`
+    // holds the row.
     unsafe {
         match change {
             RowAction::Put(new) => update(writer, key, place, &new.into()),
@@ -143,17 +143,17 @@ pub unsafe fn make(
 /// Makes a change under a key that has no row, where only `Put` has an effect.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open.
+/// Called inside `guarded`; the writer is open.
 pub unsafe fn make_absent(writer: &mut Writer, key: Datum, change: &RowAction) -> Step {
     match change {
-        // SAFETY: inside of `guarded` and with the writer open, by the caller's contract.
+        // SAFETY: inside `guarded` and with the writer open, by the caller's contract.
         RowAction::Put(new) => unsafe { insert(writer, key, new) },
         _ => Step::Done,
     }
 }
 
 /// # Safety
-/// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
+/// Called inside `guarded`; the writer is open, and its slot `present` holds the row at `place`.
 unsafe fn update(
     writer: &mut Writer,
     key: Datum,
@@ -196,7 +196,7 @@ unsafe fn update(
 /// Inserts a row speculatively; the row becomes permanent once every index has accepted its key.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open.
+/// Called inside `guarded`; the writer is open.
 unsafe fn insert(writer: &mut Writer, key: Datum, new: &Entry) -> Step {
     // SAFETY: `fresh` holds a whole row before the access method stores a copy of it. A session that finds the
     // speculative row waits for its token, which this session holds from before the insertion to its end; an abort
@@ -228,7 +228,7 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &Entry) -> Step {
 }
 
 /// # Safety
-/// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
+/// Called inside `guarded`; the writer is open, and its slot `present` holds the row at `place`.
 unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
     // SAFETY: the slot `present` holds the row at `place`, by the caller's contract, and is read before the row's
     // removal.
@@ -246,7 +246,7 @@ unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
 /// that remove many rows and know the dead bytes of each use this.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open.
+/// Called inside `guarded`; the writer is open.
 pub unsafe fn remove_unseen(
     writer: &mut Writer,
     mut place: pg_sys::ItemPointerData,

@@ -57,7 +57,7 @@ impl<'t> Writer<'t> {
     /// longer matches the target.
     ///
     /// # Safety
-    /// Inside of `guarded`; the caller holds RowExclusiveLock on the table.
+    /// Called inside `guarded`; the caller holds RowExclusiveLock on the table.
     pub unsafe fn open(target: &'t Target) -> Option<Writer<'t>> {
         // SAFETY: the relations exist as long as the caller's lock is held. The lock on the index stays until the
         // transaction ends, as for any index that was written.
@@ -105,7 +105,7 @@ impl<'t> Writer<'t> {
     /// Returns the bytes that become dead when the row in the slot `present` is removed.
     ///
     /// # Safety
-    /// Inside of `guarded`; the slot holds a row of the target.
+    /// Called inside `guarded`; the slot holds a row of the target.
     #[inline(always)]
     pub unsafe fn dead_with_present(&self) -> DeadBytes {
         // SAFETY: the slot holds a row of the target, by the caller's contract, whose column `value` has a value type
@@ -117,7 +117,7 @@ impl<'t> Writer<'t> {
     /// emits afterwards.
     ///
     /// # Safety
-    /// Inside of `guarded`; the caller does not use the writer afterwards.
+    /// Called inside `guarded`; the caller does not use the writer afterwards.
     pub unsafe fn end(&self) -> DeadBytes {
         // SAFETY: `open` or `indexes` opened each object.
         unsafe {
@@ -137,7 +137,7 @@ impl<'t> Writer<'t> {
     /// needs. Creates it at the first call.
     ///
     /// # Safety
-    /// Inside of `guarded`; the writer is open.
+    /// Called inside `guarded`; the writer is open.
     pub unsafe fn indexes(&mut self) -> (*mut pg_sys::EState, *mut pg_sys::ResultRelInfo) {
         if let Some(executor) = self.executor {
             return executor;
@@ -164,7 +164,7 @@ impl<'t> Writer<'t> {
     /// Returns the entry in the slot `present`, and makes the slot release its page.
     ///
     /// # Safety
-    /// Inside of `guarded`; the slot holds a row of the target.
+    /// Called inside `guarded`; the slot holds a row of the target.
     pub unsafe fn present_row(&self) -> Entry {
         // SAFETY: the slot holds a row, by the caller's contract, so the slot can copy the row; its value has the type
         // that the column had when the table was opened, and the table is still open.
@@ -179,7 +179,7 @@ impl<'t> Writer<'t> {
     /// row, and with `decided` also for a transaction that is changing it.
     ///
     /// # Safety
-    /// Inside of `guarded`; the writer is open.
+    /// Called inside `guarded`; the writer is open.
     pub unsafe fn find(
         &self,
         key: Datum,
@@ -227,7 +227,7 @@ impl<'t> Writer<'t> {
     /// otherwise returns false.
     ///
     /// # Safety
-    /// Inside of `guarded`, with no scan open.
+    /// Called inside `guarded`, with no scan open.
     unsafe fn has_waited(
         &self,
         dirty: &pg_sys::SnapshotData,
