@@ -59,7 +59,8 @@ pub enum AuthFailure {
     /// The password is wrong or has expired, the role does not exist or lacks LOGIN, or the user may not become this
     /// role. The client gets the same reply in all of these cases.
     WrongPassword,
-    /// The line requires a password, which would cross the network unencrypted; see [`Peer::hides_words`].
+    /// The client sent a password unencrypted across a network, which `pgcache.resp_cleartext` does not allow; see
+    /// [`Peer::hides_words`].
     Cleartext,
     /// No line of pg_hba.conf matches, or the matching line has the method `reject`.
     Denied,
