@@ -2,8 +2,8 @@
 //! depend on a sweep; it only frees space.
 //!
 //! This file alone defines the order of the steps. `cache_expire` takes all steps in one transaction (`on_demand`). A
-//! worker takes each step in a separate transaction and sweeps other caches in between (`worker::sweep_job`). A sweep waits
-//! for no session: locked rows stay for the next sweep.
+//! worker takes each step in a separate transaction and sweeps other caches in between (`worker::sweep_job`). A sweep
+//! waits for no session: locked rows stay for the next sweep.
 
 use std::sync::atomic::Ordering::Relaxed;
 

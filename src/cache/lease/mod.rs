@@ -9,9 +9,9 @@
 //! - Any change of the key by another session voids a lease.
 //!
 //! The records are in [`leases`]; the leases that end with a transaction are in [`held`]. A caller that has missed a
-//! key calls [`acquire`] and [`waiting`]. [`load_token`] permits storing without a lease. [`undo_marks`] undoes the marks
-//! that keep sessions from granting leases, filling in copies and storing loaded values. [`unverified_after_restart`]
-//! finds the caches that grant no lease after a restart until they are verified.
+//! key calls [`acquire`] and [`waiting`]. [`load_token`] permits storing without a lease. [`undo_marks`] undoes the
+//! marks that keep sessions from granting leases, filling in copies and storing loaded values.
+//! [`unverified_after_restart`] finds the caches that grant no lease after a restart until they are verified.
 
 pub mod acquire;
 pub mod held;

@@ -46,7 +46,8 @@ pub fn run(
     let Some((continuation, permission)) = session.unfinished.continued.take() else {
         let step = begin(core, session, command, replies);
         if !matches!(step, Progress::Wait | Progress::Starve | Progress::More) {
-            session.unfinished.flushing = Flushing::No; // the next FLUSHALL begins from the start, however this FLUSHALL ended
+            // The next FLUSHALL begins from the start, however this FLUSHALL ended.
+            session.unfinished.flushing = Flushing::No;
         }
         return step;
     };

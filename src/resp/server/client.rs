@@ -1,7 +1,8 @@
-//! Runs the subcommands of CLIENT, except those of tracking (`tracking_commands`). A client sees only clients of its own role,
-//! unless its role is a member of pg_monitor. It ends only clients of its own role, unless its role is a superuser, or
-//! is a member of pg_signal_backend and the other client's role is not a superuser. Otherwise a role could watch or end
-//! the clients of another role.
+//! Runs the subcommands of CLIENT, except those of tracking (`tracking_commands`).
+//!
+//! A client sees only clients of its own role, unless its role is a member of pg_monitor. A client ends only clients of
+//! its own role, unless its role is a superuser, or is a member of pg_signal_backend and the other client's role is not
+//! a superuser. Otherwise a role could watch or end the clients of another role.
 
 use pgcache_resp::{Args, Entry, Failure, Writer, check_client_name, integer};
 

@@ -19,7 +19,9 @@ use store::{Entries, Pgcache, Store};
 const KEYS: u64 = 10_000;
 const PER_SCAN: u32 = 100;
 const GROUPS: u64 = 20;
-const WRITERS: usize = 10; // cause the watchers' events; one writer causes all events of a watcher, so that they must arrive in order
+/// The writers that cause the watchers' events. One writer causes all events of a watcher, so that they must arrive in
+/// order.
+const WRITERS: usize = 10;
 const WARM_UP: usize = 20; // operations of each client, which are not counted
 const AT_ONCE: u64 = 100; // entries of a preload in one transaction; etcd allows 128
 /// The maximum wait for an event, which ends the wait if an event is lost. It is longer than any load.
