@@ -30,6 +30,7 @@ const DELETIONS: &[&str] = &[
     "SELECT cache_delete('k', 'c')",
     "SELECT cache_delete_many('{a,k,z}', 'c')",
     "SELECT cache_take('k', 'c')",
+    "SELECT cache_take_bytes('k', 'c')",
     "SELECT cache_delete_prefix('', 'c')",
     "SELECT cache_delete_prefix('k', 'c')",
     "BEGIN; SELECT cache_delete('k', 'c'); SAVEPOINT s; SELECT cache_set('x', 'v', cache => 'c'); ROLLBACK TO s; COMMIT",

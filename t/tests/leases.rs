@@ -135,6 +135,25 @@ fn a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not() {
 }
 
 #[test]
+fn a_deletion_of_an_absent_key_voids_its_lease() {
+    let database = with_caches();
+    let (mut one, mut other) = (database.connect(), database.connect());
+    for cache in ["tab", "mem"] {
+        for deletion in [
+            "cache_delete('k', 'C')",
+            "cache_delete_many('{a,k,z}', 'C')",
+            "cache_take('k', 'C')",
+            "cache_take_bytes('k', 'C')",
+            "cache_delete_prefix('k', 'C')",
+        ] {
+            let lease = win(&mut one, cache);
+            other.run(&format!("SELECT {}", deletion.replace('C', cache)));
+            assert!(!store(&mut one, lease, cache), "{cache}: {deletion}");
+        }
+    }
+}
+
+#[test]
 fn clearing_and_truncating_void_exactly_the_leases_of_the_cache() {
     for (change, cache) in [
         ("SELECT cache_clear('tab')", "tab"),

@@ -59,11 +59,15 @@ fn an_entry_is_the_same_by_sql_and_redis() {
         "f"
     );
     assert_eq!(client.ask(&["GET", "l"]), Reply::bulk("door"));
-    for deletion in [&["DEL", "m"][..], &["EXPIRE", "m", "-1"]] {
+    for (deletion, reply) in [
+        (&["DEL", "m"][..], integer(0)),
+        (&["EXPIRE", "m", "-1"], integer(0)),
+        (&["GETDEL", "m"], Reply::Null),
+    ] {
         let lease = sql.text(&format!(
             "SELECT lease FROM cache_lease('m', '0', '{CACHE}')"
         ));
-        assert_eq!(client.ask(deletion), integer(0));
+        assert_eq!(client.ask(deletion), reply);
         assert_eq!(
             sql.text(&format!(
                 "SELECT cache_set_leased('m', 'late', {lease}, NULL, '{CACHE}')"

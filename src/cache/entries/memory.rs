@@ -157,7 +157,8 @@ impl Store for Entries<'_> {
                     put_or_remove_if(self, key, new, Unchanged(present))?
                 }
                 Change::Touch(deadline) => self.touch(key, deadline, is_it)?,
-                Change::Remove => present.is_none() || self.remove(key, is_it)?,
+                Change::Remove if present.is_none() => delete_absent(self, key),
+                Change::Remove => self.remove(key, is_it)?,
             };
             if done {
                 return Ok(answer);
@@ -307,6 +308,30 @@ fn put_or_remove_if(
 pub fn delete(entries: &Entries<'_>, key: &RawKey) -> bool {
     let (_, removed) = entries.delete_at(key, |_| true);
     noted_removal(entries, key, removed)
+}
+
+/// Removes an entry. Returns the result of `project` for it if it was live. If no live entry exists, voids the key's
+/// lease.
+pub fn take<R>(
+    entries: &Entries<'_>,
+    key: &RawKey,
+    project: impl Fn(&Entry) -> R,
+) -> Result<Option<R>, Failed> {
+    loop {
+        let remove =
+            |copied: Copied<'_>| entries.remove(key, |entry| is_unchanged(Some(entry), copied));
+        let taken = judge_copy(entries, key, |entry| Some(project(entry)), remove)?;
+        if taken.is_some() || delete_absent(entries, key) {
+            return Ok(taken);
+        }
+        entries.check_for_interrupts();
+    }
+}
+
+/// Voids the lease of a key that has no live entry. Returns false if a live entry was stored in between.
+fn delete_absent(entries: &Entries<'_>, key: &RawKey) -> bool {
+    let (absent, _) = entries.delete_at(key, |entry| entry.is_none());
+    absent
 }
 
 /// Counts a removal and notifies watchers if `removed` is true. Returns `removed`.

@@ -268,13 +268,7 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
 pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
     if cache.storage == Storage::Memory {
         return on_memory(cache, |entries| {
-            let key = entries.key_of(&key);
-            judge_copy(
-                entries,
-                &key,
-                |entry| Some(project(entry)),
-                |copied| entries.remove(&key, |entry| is_unchanged(Some(entry), copied)),
-            )
+            in_memory::take(entries, &entries.key_of(&key), &project)
         });
     }
     Ok(in_table::take(cache, key).as_ref().map(project))
