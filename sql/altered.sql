@@ -1,4 +1,4 @@
--- A cache whose table changes under a session that has used it, and keeps plans for it.
+-- A table changes under a session that uses it as a cache and keeps plans for it.
 \set VERBOSITY sqlstate
 SELECT cache_create('alt', ttl => '1 hour', value_type => 'text');
 CREATE FUNCTION use(cache regclass) RETURNS text LANGUAGE plpgsql AS $$
@@ -7,7 +7,7 @@ BEGIN
     RETURN concat_ws(' ', cache_get('k', cache), cache_get('gone', cache), cache_get('n', cache), cache_exists('k', cache),
                      cache_ttl('k', cache) > '59 min', (SELECT count(*) FROM cache_scan(cache => cache)));
 END $$;
--- A prepared statement names the cache, as it does a table: it means whatever has the name when it runs.
+-- A prepared statement refers to a cache by name, as to a table: it finds the cache that has the name when it runs.
 PREPARE get AS SELECT cache_get('k', 'alt');
 SELECT use('alt');
 EXECUTE get;
@@ -21,7 +21,7 @@ SELECT use('alt_schema.alt2');
 ALTER SCHEMA alt_schema RENAME TO "Alt Schema";
 SELECT use('"Alt Schema".alt2');
 EXECUTE get;
--- The old names are taken by others meanwhile.
+-- Other caches take the old names.
 CREATE SCHEMA alt_schema;
 SELECT cache_create('alt_schema.alt2'), cache_create('alt');
 SELECT cache_get('k', 'alt_schema.alt2'), cache_get('k', 'alt'), cache_set('k', 'other', cache => 'alt');
@@ -50,7 +50,7 @@ ALTER INDEX alt_pkey RENAME TO other_name;
 ALTER TABLE alt ALTER COLUMN expires_at TYPE timestamptz(0), ALTER COLUMN expires_at SET DEFAULT now();
 SELECT use('alt');
 
--- Another type of the values, both ways.
+-- The type of the values changes to jsonb, to bytea, and back.
 ALTER TABLE alt ALTER COLUMN value TYPE jsonb USING value::jsonb;
 SELECT use('alt'), cache_get_json('k', 'alt');
 EXECUTE get;
@@ -60,7 +60,7 @@ ALTER TABLE alt ALTER COLUMN value TYPE text USING convert_from(value, 'UTF8');
 SELECT use('alt'), cache_get('k', 'alt');
 EXECUTE get;
 
--- What makes it no cache any more says so; what repairs it makes it one again.
+-- The error says why the table is no longer a cache; undoing the change makes it a cache again.
 CREATE FUNCTION state_after(change text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE e record;
 BEGIN
@@ -97,7 +97,7 @@ ALTER TABLE alt RENAME COLUMN value TO other;
 ALTER TABLE alt RENAME COLUMN other TO value;
 SELECT use('alt');
 
--- Dropped and made anew under the same name: the new one, with its own settings and type.
+-- A cache dropped and created again under its name is a new cache, with its own settings and type.
 SELECT cache_drop('alt');
 SELECT state FROM error_of('EXECUTE get');
 SELECT cache_create('alt', value_type => 'jsonb');
@@ -109,7 +109,7 @@ CREATE TABLE alt (key text COLLATE "C" PRIMARY KEY, value text, expires_at times
 SELECT state FROM error_of('EXECUTE get');
 DROP TABLE alt;
 
--- Made by CREATE TABLE ... LIKE it is a table; renamed columns of a user's own mean nothing.
+-- A copy by CREATE TABLE ... LIKE is a plain table, not a cache.
 SELECT cache_create('alt');
 CREATE TABLE like_alt (LIKE alt INCLUDING ALL);
 SELECT state FROM error_of($$SELECT cache_get('k', 'like_alt')$$);

@@ -1,4 +1,4 @@
--- Keys that are NULL, empty or long, and what an error tells.
+-- Keys that are NULL, empty or too long, and the content of the error messages.
 SELECT cache_create('a');
 SELECT cache_set('k', 'v', cache => 'a');
 
@@ -13,7 +13,7 @@ SELECT count(*) FROM cache_get_many_bytes(NULL, 'a');
 SELECT count(*) FROM cache_lookup_many(NULL, 'a');
 SELECT count(*) FROM cache_lookup_many_bytes(NULL, 'a');
 
--- Writes raise 22004.
+-- Writes with a NULL key raise 22004.
 CREATE TABLE calls (n serial, call text);
 INSERT INTO calls (call) VALUES
     ($$cache_set(%1$s, 'v', cache => 'a')$$), ($$cache_set_json(%1$s, '1', cache => 'a')$$), ($$cache_set_bytes(%1$s, '1', cache => 'a')$$),
@@ -27,7 +27,7 @@ INSERT INTO calls (call) VALUES
     ($$cache_fetch_bytes(%1$s, 'SELECT 1', cache => 'a')$$);
 SELECT call, e.state, e.message FROM calls, error_of('SELECT ' || format(call, 'NULL')) AS e ORDER BY n;
 
--- An empty key and one of 2,049 bytes: no function takes it.
+-- No function accepts an empty key or a key of 2,049 bytes.
 INSERT INTO calls (call) VALUES
     ($$cache_get(%1$s, 'a')$$), ($$cache_get_json(%1$s, 'a')$$), ($$cache_get_bytes(%1$s, 'a')$$), ($$cache_get_touch(%1$s, '1 hour', 'a')$$),
     ($$cache_exists(%1$s, 'a')$$), ($$cache_ttl(%1$s, 'a')$$), ($$cache_lookup(%1$s, 'a')$$),
@@ -39,12 +39,12 @@ SELECT e.state, e.message, e.detail, e.hint, count(*) FROM calls, error_of('SELE
 SELECT state FROM error_of($$SELECT cache_set(repeat('ä', 1024) || 'k', 'v', cache => 'a')$$);
 SELECT * FROM a;
 
--- 2,048 bytes are fine, in one-byte and in two-byte characters.
+-- A key of 2,048 bytes is accepted, in one-byte and in two-byte characters.
 SELECT cache_set(repeat('k', 2048), 'one', cache => 'a'), cache_set(repeat('ä', 1024), 'two', cache => 'a');
 SELECT cache_get(repeat('k', 2048), 'a'), cache_get(repeat('ä', 1024), 'a'), cache_get(repeat('k', 2047), 'a');
 SELECT cache_delete_prefix(repeat('k', 2048), 'a'), cache_delete(repeat('ä', 1024), 'a');
 
--- NULLs that are neither key nor value.
+-- NULL for arguments other than the key and the value.
 SELECT e.state, e.message FROM unnest(ARRAY[
     $$SELECT cache_get('k', NULL)$$, $$SELECT cache_set('k', 'v', cache => NULL)$$, $$SELECT cache_incr('k', NULL, cache => 'a')$$,
     $$SELECT cache_delete_prefix(NULL, 'a')$$, $$SELECT cache_set_many(NULL, '{v}', cache => 'a')$$, $$SELECT cache_set_many('{k}', NULL, cache => 'a')$$,
@@ -52,7 +52,7 @@ SELECT e.state, e.message FROM unnest(ARRAY[
     $$SELECT * FROM cache_scan(max_rows => NULL, cache => 'a')$$, $$SELECT * FROM cache_scan_bytes(max_rows => NULL, cache => 'a')$$,
     $$SELECT * FROM cache_keys(max_rows => NULL, cache => 'a')$$, $$SELECT cache_incr_existing('k', NULL, cache => 'a')$$, $$SELECT cache_count(NULL)$$]) WITH ORDINALITY AS c (call, n), error_of(c.call) AS e ORDER BY n;
 
--- Relations that are no caches, for every function; and one that is gone.
+-- Every function refuses a relation that is not a cache, or that does not exist.
 CREATE TABLE other (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz);
 CREATE VIEW over_a AS SELECT * FROM a;
 SELECT e.state, e.message, e.hint, count(*) FROM calls,
@@ -65,7 +65,7 @@ SELECT call, e.state FROM unnest(ARRAY['cache_clear', 'cache_drop', 'cache_alter
 SELECT e.state FROM error_of($$SELECT * FROM cache_scan(cache => 'other')$$) AS e;
 SELECT e.state FROM error_of($$SELECT * FROM cache_keys(cache => 'other')$$) AS e;
 SELECT e.state FROM error_of($$SELECT cache_count('other')$$) AS e;
--- No message shows a key or a value.
+-- No message contains a key or a value.
 SELECT count(*) FROM calls, error_of('SELECT ' || format(call, $$repeat('secret', 400)$$)) AS e WHERE e::text LIKE '%secret%';
 
 DROP VIEW over_a;

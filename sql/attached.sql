@@ -1,7 +1,7 @@
--- What Postgres keeps of a table's triggers may be read anew whenever a catalog is looked at, since anybody's ANALYZE
--- changes the table for everybody. Run with debug_discard_caches, each look-up does it.
+-- Postgres may rebuild its copy of a table's triggers at any catalog look-up, because an ANALYZE in any session
+-- invalidates that copy. With debug_discard_caches, every look-up rebuilds it.
 SET client_min_messages = warning;
--- An attached table, whose marker is one of several triggers.
+-- An attached table whose marker is one of several triggers.
 CREATE TABLE attached (note int, k varchar(20) PRIMARY KEY, v text, e bigint);
 SELECT cache_attach('attached', '1 hour', 'k', 'v', 'e', expires_unit => 's');
 INSERT INTO attached VALUES (1, 'a', 'old', 5), (2, 'b', 'live', NULL);
@@ -12,7 +12,7 @@ UPDATE attached SET v = 'changed' WHERE k = 'b';
 SELECT cache_set('c', 'set', cache => 'attached'), cache_get('c', 'attached'), cache_get('b', 'attached');
 SELECT key, value FROM cache_scan(cache => 'attached');
 SELECT cache, storage, ttl FROM pgcache.caches WHERE cache = 'attached'::regclass;
--- Dependencies on a source with several.
+-- A source on which several caches depend.
 CREATE TABLE source_of_two (id varchar(20));
 SELECT cache_create('second');
 SELECT cache_depend('source_of_two', 'id', 'attached'), cache_depend('source_of_two', 'id', 'second');
@@ -22,7 +22,7 @@ SELECT cache_exists('c', 'attached'), cache_exists('c', 'second');
 SELECT cache_set('c', 'set', cache => 'attached'), cache_set('c', 'set', cache => 'second');
 ALTER TABLE source_of_two ADD COLUMN other int;
 SELECT cache_exists('c', 'attached'), cache_exists('c', 'second');
--- Triggers are judged before somebody removes rows as the owner: others' functions come last here.
+-- Before a delete with the owner's rights, the triggers are checked. The last trigger runs another role's function.
 CREATE ROLE regress_pgcache_other;
 GRANT DELETE ON second TO regress_pgcache_other;
 CREATE FUNCTION ours() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN OLD; END $$;

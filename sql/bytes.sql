@@ -1,7 +1,7 @@
--- The bytea forms do what their text forms do, with values as bytes.
+-- The bytea functions behave like the text functions, with bytes as values.
 SELECT cache_create('b', value_type => 'bytea', grace => '1 hour'), cache_create('bt'), cache_create('bj', value_type => 'jsonb');
 
--- What is no text goes in and comes out.
+-- Bytes that are not valid text are stored and returned unchanged.
 SELECT cache_add_bytes('a', '\x00ff', cache => 'b') AS add, cache_add_bytes('a', '\x01', cache => 'b') AS again, cache_get_bytes('a', 'b');
 SELECT cache_replace_bytes('none', '\x01', cache => 'b') AS absent, cache_replace_bytes('a', '\xff00', cache => 'b') AS replace, cache_get_bytes('a', 'b');
 SELECT cache_cas_bytes('a', '\x00', '\x01', cache => 'b') AS other, cache_cas_bytes('a', '\xff00', '\x80', '1 hour', 'b') AS same,
@@ -17,13 +17,13 @@ SELECT cache_delete_if_bytes('a', '\x8000', 'b') AS other, cache_delete_if_bytes
 SELECT cache_take_bytes('new', 'b'), cache_take_bytes('new', 'b') IS NULL AS gone;
 SELECT count(*) FROM b;
 
--- Loaders: bytea as it is; anything else is taken as its text.
+-- The loader's bytea is stored as it is; any other type is stored as its text.
 SELECT cache_fetch_bytes('f', $$SELECT '\xfffe'::bytea$$, cache => 'b'), cache_fetch_bytes('f', 'SELECT 1/0', cache => 'b'), cache_fetch_bytes('t', 'SELECT 7', cache => 'b'),
        cache_fetch_bytes('none', 'SELECT NULL::bytea WHERE false', cache => 'b') IS NULL AS none, cache_exists('none', 'b');
 UPDATE b SET expires_at = clock_timestamp() - interval '1 s' WHERE key = 'f';
 SELECT cache_get_bytes('f', 'b') IS NULL AS expired, cache_fetch_bytes('f', $$SELECT '\x0102'::bytea$$, cache => 'b');
 
--- On text and jsonb caches they take and give the text's bytes.
+-- On a text or jsonb cache, the bytea functions accept and return the bytes of the text.
 SELECT c, cache_add_bytes('k', '7', cache => c), cache_cas_bytes('k', '7', '8', cache => c), cache_get_touch_bytes('k', cache => c), cache_take_bytes('k', c)
   FROM unnest('{bt,bj}'::regclass[]) AS c;
 SELECT cache_set('k', 'ä', cache => 'bt'), cache_set_json('k', '{"a":1}', cache => 'bj');
@@ -38,14 +38,15 @@ SELECT cache_fetch_bytes('k', $$SELECT '\xff'::bytea$$, cache => 'bt');
 \set VERBOSITY default
 SELECT count(*) FROM bt;
 
--- A literal without a cast is a text: on a bytea cache that gets a warning, once a statement, and is stored as it stands.
+-- A literal without a cast is text. A bytea cache stores it as it stands, and warns once a statement if it looks like
+-- bytea in hex.
 SELECT cache_set('k', '\x00ff', cache => 'b'), cache_set('k2', '\x00fe', cache => 'b');
 SELECT cache_get('k', 'b'), cache_get_bytes('k', 'b');
 SELECT count(cache_set_many(ARRAY['k', 'k' || i], ARRAY['\x', '\xAb'], cache => 'b')) FROM generate_series(1, 3) AS i;
 SELECT cache_delete_if('k', '\x', 'b');
 SELECT cache_cas('k', '\x00ff', 'v', cache => 'b');
 SELECT cache_fetch('k', 'SELECT ''\x00ff''', cache => 'b');
--- Not for what only begins so, nor for bytes, nor where texts are stored.
+-- No warning for text that is not bytea in hex, for bytes, or if the cache stores text.
 SELECT cache_set('k', v, cache => 'b') FROM unnest(ARRAY['\x0', '\xfg', '\y00', 'x00', '', '\X00', E'\\x00\n']) AS v;
 SELECT cache_set_bytes('k', '\x00ff', cache => 'b'), cache_set('k', '\x00ff', cache => 'bt'), cache_get_bytes('k', 'bt');
 

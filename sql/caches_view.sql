@@ -1,4 +1,4 @@
--- pgcache.caches: one row a cache, for everyone who may SELECT from the cache.
+-- pgcache.caches has one row for each cache on which the current role has SELECT.
 CREATE ROLE regress_pgcache_reader;
 CREATE ROLE regress_pgcache_owner;
 SET client_min_messages = warning;
@@ -19,12 +19,12 @@ SET ROLE regress_pgcache_owner;
 SELECT cache FROM pgcache.caches ORDER BY cache::text;
 RESET ROLE;
 
--- It follows the table.
+-- The view follows changes of the table.
 ALTER TABLE seen RENAME TO renamed;
 ALTER TABLE renamed SET UNLOGGED;
 ALTER TABLE renamed ALTER COLUMN value TYPE text USING encode(value, 'escape');
 SELECT cache, storage, value_type FROM pgcache.caches WHERE cache::text = 'renamed';
--- A cache that was altered beyond use does not make the view fail.
+-- A cache whose table is no longer valid does not make the view fail.
 ALTER TABLE unseen DROP COLUMN expires_at;
 SELECT cache, storage, ttl, hides_expired IS NOT NULL AS says_more FROM pgcache.caches ORDER BY cache::text;
 DROP TABLE renamed, unseen, own;

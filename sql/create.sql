@@ -1,4 +1,4 @@
--- Making, altering and dropping caches; what a name may look like.
+-- Creating, altering and dropping caches, and the names that they may have.
 \set VERBOSITY sqlstate
 CREATE SCHEMA create_test;
 SET search_path = create_test, public;
@@ -12,7 +12,7 @@ SELECT storage, value_type, ttl = '5 minutes' AS ttl, max_entries, grace = '30 s
 SELECT relname, relpersistence, relowner = current_user::regrole AS mine
   FROM pg_class WHERE oid IN ('plain'::regclass, 'full'::regclass, 'raw'::regclass) ORDER BY relname;
 
--- Names read like any SQL name.
+-- Names are parsed like any SQL name.
 SELECT cache_create('FOLDED'), to_regclass('folded');
 SELECT cache_create('"Quoted Name"'), to_regclass('"Quoted Name"');
 SELECT cache_create('create_test.qualified'), to_regclass('create_test.qualified');
@@ -24,12 +24,12 @@ SELECT cache_set('k', 'v', cache => '"with ""quote"" and ''tick''"'), cache_set(
        cache_set('k', 'v', cache => '"select"');
 SELECT cache_get('k', '"with ""quote"" and ''tick''"'), cache_get('k', 'größe'), cache_get('k', '"select"');
 SELECT cache_alter('"with ""quote"" and ''tick''"', ttl => '1 hour'), cache_clear('"select"');
--- A name is cut at 63 bytes, at a character: 62 bytes and a two-byte one are 62.
+-- A name is cut to 63 bytes at a character boundary: 62 bytes and a two-byte character become 62 bytes.
 SELECT length(cache_create(repeat('n', 70))::text), length(cache_create('"' || repeat('m', 62) || 'ö"')::text);
 SELECT cache_create(repeat('n', 70));
 SELECT cache_create(repeat('n', 80), if_not_exists => true) = repeat('n', 63)::regclass AS same;
 
--- What is no name, or no place for one.
+-- Invalid names, and schemas or databases that do not exist.
 SELECT cache_create('');
 SELECT cache_create('a.');
 SELECT cache_create('two words');
@@ -38,7 +38,7 @@ SELECT cache_create('no_such_schema.c');
 SELECT cache_create('no_such_database.create_test.c');
 SELECT cache_create(NULL);
 
--- An existing cache, and an existing relation that is none.
+-- The name of an existing cache, and of an existing relation that is not a cache.
 SELECT cache_create('plain');
 SELECT cache_create('plain', ttl => '1 day', if_not_exists => true);
 SELECT ttl FROM pgcache.caches WHERE cache = 'plain'::regclass;
@@ -50,11 +50,11 @@ SELECT cache_create('no_cache', if_not_exists => true);
 SELECT cache_create('a_view', if_not_exists => true);
 SELECT cache_create('a_sequence', if_not_exists => true);
 SELECT cache_create('no_cache_pkey', if_not_exists => true);
--- The same name elsewhere on the path is another relation.
+-- The same name in another schema of the search_path is another relation.
 SELECT cache_create('public.plain'), cache_create('create_test.plain', if_not_exists => true);
 SELECT cache_drop('public.plain');
 
--- Arguments that are wrong.
+-- Invalid arguments.
 SELECT cache_create('bad', storage => 'disk');
 SELECT cache_create('bad', storage => 'UNLOGGED');
 SELECT cache_create('bad', storage => '');
@@ -67,14 +67,14 @@ SELECT cache_create('bad', ttl => '0');
 SELECT cache_create('bad', ttl => '-1 second');
 SELECT cache_create('bad', max_entries => -1);
 SELECT cache_create('bad', grace => '-1 second');
--- No temporary caches: a sweep in another session could not read them.
+-- Temporary caches are refused, because a sweep in another session could not read them.
 SELECT cache_create('pg_temp.bad');
 SELECT cache_create('pg_temp.bad', storage => 'logged');
 SELECT to_regclass('bad');
 SELECT cache_create('endless', ttl => cache_forever()), cache_create('unbound', max_entries => 0, grace => '0');
 SELECT cache, ttl, max_entries, grace FROM pgcache.caches WHERE cache IN ('endless'::regclass, 'unbound'::regclass) ORDER BY cache::text;
 
--- cache_alter: NULL leaves as is; cache_forever(), 0 and '0' remove.
+-- cache_alter: NULL leaves a setting unchanged; cache_forever(), 0 and '0' remove it.
 CREATE VIEW settings AS SELECT ttl::text, max_entries, grace::text FROM pgcache.caches WHERE cache = 'plain'::regclass;
 SET intervalstyle = postgres;
 SELECT cache_alter('plain', ttl => '1 hour 2.5 seconds');
@@ -109,11 +109,11 @@ SELECT cache_alter('plain', max_entries => 7);
 SET intervalstyle = postgres;
 TABLE settings;
 RESET intervalstyle;
--- It keeps the entries, the privileges and the oid.
+-- cache_alter keeps the entries, the privileges and the oid.
 SELECT cache_set('kept', 'v', cache => 'plain');
 SELECT cache_alter('plain', ttl => '1 hour'), cache_get('kept', 'plain');
 
--- Dropping: the function and DROP TABLE do the same and leave nothing behind.
+-- cache_drop and DROP TABLE remove a cache completely.
 DROP VIEW settings;
 SELECT cache_drop('plain'), to_regclass('plain');
 DROP TABLE raw;
@@ -130,7 +130,7 @@ DROP VIEW over_full;
 SELECT cache_drop('full');
 SELECT count(*) FROM pgcache.caches WHERE cache::text LIKE '%plain%' OR cache::text LIKE '%full%' OR cache::text LIKE '%raw%';
 
--- In a transaction that is rolled back nothing of it stays.
+-- A rollback undoes the creation, the entries and the drop of a cache.
 BEGIN;
 SELECT cache_create('undone');
 SELECT cache_set('k', 'v', cache => 'undone');

@@ -1,5 +1,5 @@
--- cache_depend: entries go with the rows that they were computed from.
--- Without preload each cache_depend would say what is not seen.
+-- cache_depend: a change of a source row removes the entries that were computed from it.
+-- Loads the library with each session: otherwise cache_depend raises a notice about the changes that it would miss.
 SELECT current_database() AS here \gset
 ALTER DATABASE :"here" SET session_preload_libraries = 'pgcache';
 \c -
@@ -8,7 +8,7 @@ INSERT INTO src SELECT i, 'n' || i, 0 FROM generate_series(1, 9) AS i;
 SELECT cache_create('c');
 SELECT cache_depend('src', $$'p:' || id$$, 'c');
 SELECT tgname, tgenabled, pg_get_triggerdef(oid) FROM pg_trigger WHERE tgrelid = 'src'::regclass ORDER BY 1;
--- The same again changes nothing.
+-- An equal declaration changes nothing.
 SELECT cache_depend('src', $$'p:' || src.id$$, 'c');
 SELECT count(*) FROM pg_trigger WHERE tgrelid = 'src'::regclass;
 
@@ -17,7 +17,7 @@ CREATE FUNCTION fill() RETURNS void LANGUAGE sql AS
 CREATE FUNCTION gone() RETURNS text LANGUAGE sql AS
     $$ SELECT string_agg(i::text, ' ' ORDER BY i) FROM generate_series(1, 20) AS i WHERE NOT cache_exists('p:' || i, 'c') $$;
 
--- Every way to change a row: the key of the old row and of the new one.
+-- Each kind of row change removes the entries of the old and of the new key.
 SELECT fill(); UPDATE src SET n = 1 WHERE id = 1; SELECT gone();
 SELECT fill(); UPDATE src SET id = 12 WHERE id = 2; SELECT gone();
 SELECT fill(); DELETE FROM src WHERE id = 3; SELECT gone();
@@ -35,7 +35,7 @@ MERGE INTO src USING (VALUES (5), (6), (17)) AS v (id) ON src.id = v.id
 SELECT gone();
 SELECT fill(); SET session_replication_role = replica; UPDATE src SET n = 4 WHERE id = 7; RESET session_replication_role; SELECT gone();
 
--- The changing session finds nothing of an old row; a rollback brings all back.
+-- The changing session no longer finds entries of the old row; a rollback brings all of them back.
 SELECT fill();
 BEGIN; UPDATE src SET n = 5 WHERE id = 7; SELECT gone(); ROLLBACK;
 SELECT gone();
@@ -44,23 +44,23 @@ SELECT gone();
 SELECT fill();
 BEGIN; SAVEPOINT s; UPDATE src SET n = 6 WHERE id = 7; RELEASE s; SAVEPOINT t; SELECT gone(); ROLLBACK TO t; SELECT gone(); COMMIT;
 SELECT gone();
--- What the transaction stores itself goes, too: it may have been computed before the last change.
+-- An entry that the transaction itself stores is removed, too: it may have been computed before the last change.
 SELECT fill();
 BEGIN; UPDATE src SET n = 7 WHERE id = 7; SELECT cache_set('p:7', 'mine', cache => 'c'); SELECT gone(); COMMIT;
 SELECT gone();
--- A transaction that is read-only after its write.
+-- A transaction that becomes read-only after its write.
 SELECT fill();
 BEGIN; UPDATE src SET n = 8 WHERE id = 7; SET TRANSACTION READ ONLY; COMMIT;
 SELECT gone();
 
--- Keys under which nothing can be.
+-- Key values that no entry can have: NULL, empty, too long.
 SELECT cache_create('named');
 SELECT cache_depend('src', 'name', 'named');
 UPDATE src SET name = NULL WHERE id = 7;
 UPDATE src SET name = '' WHERE id = 7;
 UPDATE src SET name = repeat('x', 3000) WHERE id = 7;
 
--- A key of several columns, of which any may change, be NULL, or lie in the TOAST table.
+-- A key of several columns: any of them may change, be NULL, or be in the TOAST table.
 SELECT cache_create('several');
 SELECT cache_depend('src', $$coalesce(left(name, 3), 'none') || '/' || n$$, 'several');
 CREATE FUNCTION kept() RETURNS text LANGUAGE sql AS $$
@@ -74,14 +74,14 @@ SELECT kept(); UPDATE src SET id = 9 WHERE id = 9; SELECT key FROM several ORDER
 SELECT cache_drop('several');
 DROP FUNCTION kept;
 
--- TRUNCATE clears, a rolled-back one does not.
+-- TRUNCATE clears the cache; a rollback undoes it.
 SELECT fill();
 BEGIN; TRUNCATE src; SELECT count(*) FROM cache_scan(cache => 'c'); ROLLBACK;
 SELECT count(*) FROM c;
 TRUNCATE src;
 SELECT count(*) FROM c;
 
--- Postgres follows renames and guards what the key is made of.
+-- The dependency follows renames, and Postgres refuses to drop a column that the key uses.
 ALTER TABLE src RENAME id TO number;
 ALTER TABLE src RENAME TO source;
 ALTER TABLE c RENAME TO renamed;
@@ -92,7 +92,7 @@ SELECT cache_exists('p:1', 'renamed');
 ALTER TABLE source DROP COLUMN number;
 \set VERBOSITY default
 
--- What is no key is refused when it is declared.
+-- An expression that cannot be a key is refused at its declaration.
 SELECT cache_depend('source', 'nothing', 'renamed');
 SELECT cache_depend('source', 'n', 'renamed');
 SELECT cache_depend('source', 'name || random()', 'renamed');
@@ -110,14 +110,14 @@ SELECT cache_depend('source', 'name', 'pgcache.main');
 SELECT cache_depend('pgcache.caches', 'name', 'renamed');
 SELECT cache_undepend('source', 'pgcache.main');
 
--- Removing one dependency; dropping the cache takes the other.
+-- cache_undepend removes one dependency, and dropping the cache removes the other.
 SELECT cache_undepend('source', 'named');
 SELECT tgname FROM pg_trigger WHERE tgrelid = 'source'::regclass ORDER BY 1;
 DROP TABLE renamed;
 SELECT tgname FROM pg_trigger WHERE tgrelid = 'source'::regclass ORDER BY 1;
 INSERT INTO source VALUES (2);
 
--- Partitions: rows are routed and moved, partitions come and go.
+-- Partitions: rows are routed and moved, and partitions are attached and detached.
 CREATE TABLE parts (id int, region text) PARTITION BY LIST (region);
 CREATE TABLE parts_a PARTITION OF parts FOR VALUES IN ('a');
 SELECT cache_create('c');
@@ -137,7 +137,7 @@ DROP TABLE c;
 SELECT count(*) FROM pg_trigger WHERE tgname LIKE 'pgcache_depend%';
 INSERT INTO parts VALUES (1, 'a');
 
--- Whose rights count: the source's owner's, whenever it changes; a writer needs none on the cache.
+-- The removal runs with the rights of the source's owner at the time of the change; the writer needs none on the cache.
 CREATE ROLE depend_owner; CREATE ROLE depend_writer;
 SELECT cache_create('c');
 CREATE TABLE owned (k text); ALTER TABLE owned OWNER TO depend_owner;
@@ -163,7 +163,7 @@ SET ROLE depend_writer; INSERT INTO owned VALUES ('p:1'); RESET ROLE;
 CREATE TRIGGER nonsense AFTER INSERT ON source FOR EACH ROW EXECUTE FUNCTION pgcache.invalidate();
 INSERT INTO source VALUES (3);
 SELECT pgcache.invalidate();
--- A trigger's name is its maker's to choose.
+-- The name of a trigger may contain anything, even SQL.
 CREATE TABLE forged (k text); ALTER TABLE forged OWNER TO depend_owner;
 GRANT DELETE ON c TO depend_owner;
 SET ROLE depend_owner;

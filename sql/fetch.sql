@@ -1,4 +1,4 @@
--- cache_fetch: what a loader may be, what is stored, what is refused. One session: t/tests/fetch.rs has many.
+-- cache_fetch in one session: valid loaders, stored values, errors. t/tests/fetch.rs uses several sessions.
 CREATE SEQUENCE runs;
 SELECT cache_create('fetched', ttl => '1 hour');
 
@@ -6,22 +6,22 @@ SELECT cache_create('fetched', ttl => '1 hour');
 SELECT cache_fetch('a', 'SELECT $1 || nextval(''runs'')', cache => 'fetched');
 SELECT cache_fetch('a', 'SELECT $1 || nextval(''runs'')', cache => 'fetched');
 SELECT value, expires_at > now() + '59 minutes' AS has_ttl FROM fetched;
--- The ttl of the call counts more than the cache's.
+-- The ttl of the call overrides the cache's.
 SELECT cache_fetch('forever', 'VALUES (''x'')', cache_forever(), 'fetched');
 SELECT expires_at FROM fetched WHERE key = 'forever';
 
--- No row and a NULL both make a negative entry, which is a hit.
+-- A loader that returns no row or a NULL creates a negative entry, which is a hit.
 SELECT cache_fetch('none', 'SELECT nextval(''runs'') WHERE false', cache => 'fetched');
 SELECT cache_fetch('null', 'SELECT NULL', cache => 'fetched');
 SELECT key, value FROM fetched WHERE value IS NULL ORDER BY key;
 SELECT cache_fetch('none', 'SELECT nextval(''runs'')', cache => 'fetched');
 SELECT last_value FROM runs;
--- It can have a ttl of its own.
+-- Negative entries can have their own ttl.
 SELECT cache_tune('fetched', negative_ttl => '5 seconds');
 SELECT cache_fetch('none2', 'SELECT 1 WHERE false', '1 hour', 'fetched');
 SELECT expires_at < now() + '1 minute' AS soon FROM fetched WHERE key = 'none2';
 
--- Any type comes as its text; text, jsonb and bytea as they are.
+-- text, jsonb and bytea are stored as they are, any other type as its text.
 SELECT cache_fetch('int', 'SELECT 5', cache => 'fetched'), cache_fetch('bool', 'SELECT true', cache => 'fetched'),
        cache_fetch('array', 'SELECT ARRAY[1,2]', cache => 'fetched'), cache_fetch('bytes', 'SELECT ''\x6869''::bytea', cache => 'fetched'),
        cache_fetch('json', 'SELECT ''{"a":1}''::jsonb', cache => 'fetched');
@@ -32,7 +32,7 @@ SELECT cache_fetch('b', 'SELECT ''\x00ff''::bytea', cache => 'blobs');
 SELECT cache_get_bytes('b', 'blobs');
 SELECT cache_fetch('no json', 'SELECT ''{''', cache => 'documents');
 
--- What is a loader: one statement that returns rows, one column, at most one row.
+-- A loader is one statement that returns one column and at most one row.
 SELECT cache_fetch('x', 'INSERT INTO fetched VALUES (''by hand'', ''y'') RETURNING value', cache => 'fetched');
 SELECT cache_fetch('y', 'SELECT 1; SELECT 2', cache => 'fetched');
 SELECT cache_fetch('y', 'DELETE FROM fetched', cache => 'fetched');
@@ -42,11 +42,11 @@ SELECT cache_fetch('y', 'SELECT 1, 2', cache => 'fetched');
 SELECT cache_fetch('y', 'SELECT generate_series(1, 3)', cache => 'fetched');
 SELECT cache_fetch('y', 'SELECT $2', cache => 'fetched');
 
--- Its errors pass through, with its text in the context, and store nothing.
+-- An error of the loader is raised with the loader's text as context, and nothing is stored.
 SELECT cache_fetch('y', 'SELECT 1 / (length($1) - 1)', cache => 'fetched');
 SELECT cache_exists('y', 'fetched');
 
--- A loader that fetches the key it loads, directly or not, is an error; another key is none.
+-- A loader that fetches its own key, directly or indirectly, raises an error; it may fetch another key.
 SELECT cache_fetch('y', 'SELECT cache_fetch($1, ''SELECT 1'', cache => ''fetched'')', cache => 'fetched');
 CREATE FUNCTION chain(key text) RETURNS text LANGUAGE sql AS $$
     SELECT cache_fetch(CASE key WHEN 'p' THEN 'q' WHEN 'q' THEN 'p' END, 'SELECT chain($1)', cache => 'fetched')
@@ -58,14 +58,14 @@ SELECT cache_fetch('outer', 'SELECT cache_fetch(''inner'', ''SELECT 7'', cache =
 -- After the error the key can be fetched.
 SELECT cache_fetch('p', 'SELECT 1', cache => 'fetched');
 
--- Arguments.
+-- Invalid arguments.
 SELECT * FROM error_of($$SELECT cache_fetch(NULL, 'SELECT 1')$$);
 SELECT * FROM error_of($$SELECT cache_fetch('k', NULL)$$);
 SELECT * FROM error_of($$SELECT cache_fetch('', 'SELECT 1')$$);
 SELECT * FROM error_of($$SELECT cache_fetch('a', 'SELECT 1', '0', 'fetched')$$);
 SELECT * FROM error_of($$SELECT cache_fetch('k', 'SELECT 1', cache => 'pg_class')$$);
 
--- The loader runs as the caller, with his search_path.
+-- The loader runs as the caller, with the caller's search_path.
 CREATE ROLE fetcher;
 GRANT SELECT, INSERT, UPDATE ON fetched TO fetcher;
 CREATE TABLE secret AS SELECT 'secret' AS s;
@@ -74,7 +74,7 @@ CREATE FUNCTION theirs.whoami() RETURNS text LANGUAGE sql AS 'SELECT current_use
 GRANT USAGE ON SCHEMA theirs TO fetcher;
 SET ROLE fetcher;
 SELECT cache_fetch('s', 'SELECT s FROM secret', cache => 'fetched');
--- From 19 on Postgres has another hint.
+-- Terse, because Postgres 19 has another hint.
 \set VERBOSITY terse
 SELECT cache_fetch('who', 'SELECT whoami()', cache => 'fetched');
 \set VERBOSITY default
@@ -88,13 +88,13 @@ SET ROLE fetcher;
 SELECT * FROM error_of($$SELECT cache_fetch('s', 'SELECT 1', cache => 'fetched')$$);
 RESET ROLE;
 
--- A read-only transaction gets the value and stores nothing; the loader cannot write there either.
+-- In a read-only transaction the value is returned and not stored; the loader cannot write either.
 BEGIN READ ONLY;
 SELECT cache_fetch('a', 'SELECT 0', cache => 'fetched'), cache_fetch('ro', 'SELECT 9', cache => 'fetched');
 SELECT cache_exists('ro', 'fetched');
 ROLLBACK;
 
--- A fetch is part of its transaction and of its savepoint.
+-- A rollback of the transaction or of a savepoint undoes a fetch.
 BEGIN;
 SELECT cache_fetch('t', 'SELECT 1', cache => 'fetched');
 ROLLBACK;
@@ -107,11 +107,11 @@ SELECT cache_fetch('t', 'SELECT 3', cache => 'fetched');
 COMMIT;
 SELECT cache_get('t', 'fetched');
 
--- Many keys in one statement: more than there are leases for one session.
+-- One statement fetches more keys than one session can have leases.
 SELECT count(cache_fetch('many' || i, 'SELECT $1', cache => 'fetched')) FROM generate_series(1, 3000) AS i;
 SELECT count(*) FROM fetched WHERE key LIKE 'many%' AND value = key;
 
--- Settings of a refresh.
+-- The settings for refreshes: cache_tune.
 SELECT cache_tune('fetched', ttl_jitter => 0.5, early_refresh => 1);
 SELECT negative_ttl, ttl_jitter, early_refresh FROM pgcache.caches WHERE cache = 'fetched'::regclass;
 SELECT count(cache_fetch('j' || i, 'SELECT 1', '1 hour', 'fetched')) FROM generate_series(1, 200) AS i;

@@ -1,8 +1,8 @@
--- Plain SQL does not see expired rows, whatever the plan; it does not look at the clock for anything but caches.
+-- Plain SQL does not see the expired rows of a cache, whatever the plan. Other tables are not filtered.
 SET client_min_messages = warning;
 SELECT cache_create('hidden'), cache_create('hidden_other');
 CREATE TABLE plain (key text PRIMARY KEY, value text, expires_at timestamptz);
--- Fills a table: half of its rows have expired; one never does, one does in an hour.
+-- Fills a table with 500 expired and 500 live rows; one of the live rows has no deadline.
 CREATE PROCEDURE fill(tab regclass) LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE format('TRUNCATE %s', tab);
@@ -16,7 +16,7 @@ CALL fill('plain');
 CREATE INDEX hidden_deadline ON hidden (expires_at) INCLUDE (key);
 ANALYZE hidden, hidden_other, plain;
 
--- How many rows a query finds in a plan with this node in it, before and after VACUUM.
+-- Counts the rows of a query whose plan must contain this node. Runs before and after VACUUM.
 CREATE FUNCTION plan_of(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY EXECUTE 'EXPLAIN (COSTS OFF) ' || query;
@@ -66,7 +66,7 @@ CALL look();
 VACUUM hidden, hidden_other, plain;
 CALL look();
 
--- Views, functions, materialized views, COPY of a query.
+-- Views, functions, materialized views, and COPY of a query.
 CREATE VIEW hidden_view AS SELECT * FROM hidden;
 CREATE FUNCTION count_in_sql() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM hidden';
 CREATE FUNCTION count_in_plpgsql() RETURNS bigint LANGUAGE plpgsql AS $$
@@ -78,7 +78,7 @@ SELECT (SELECT count(*) FROM hidden_view) AS view, count_in_sql(), count_in_plpg
 COPY (SELECT count(*) FROM hidden) TO STDOUT;
 DROP MATERIALIZED VIEW hidden_copy;
 
--- A parallel plan; our own statements inside of one see what they look for.
+-- A parallel plan.
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
 SET min_parallel_table_scan_size = 0;
@@ -89,7 +89,7 @@ RESET parallel_setup_cost;
 RESET parallel_tuple_cost;
 RESET min_parallel_table_scan_size;
 
--- Changes of rows pass over them.
+-- UPDATE, DELETE and MERGE skip expired rows.
 UPDATE hidden SET value = 'w' WHERE key LIKE 'dead %';
 DELETE FROM hidden WHERE key IN ('dead 1', 'live 1') RETURNING key;
 MERGE INTO hidden AS h USING (VALUES ('dead 2'), ('live 2')) AS s (key) ON h.key = s.key WHEN MATCHED THEN DELETE;
@@ -106,7 +106,7 @@ DELETE FROM hidden WHERE CURRENT OF c RETURNING key;
 ROLLBACK;
 SELECT count(*) FROM hidden;
 
--- What a session sees that asks for it, on plans that it has kept.
+-- With pgcache.show_expired a session sees expired rows, even through plans that it has kept.
 SET plan_cache_mode = force_generic_plan;
 PREPARE kept AS SELECT count(*) FROM hidden WHERE key > $1;
 EXECUTE kept('a');
@@ -116,7 +116,7 @@ EXECUTE kept('a');
 SELECT count_in_plpgsql();
 RESET pgcache.show_expired;
 EXECUTE kept('a');
--- Kept plans hear of a table that becomes a cache, and that is none any more.
+-- Kept plans are replaced when a table becomes a cache, and when it stops being one.
 PREPARE other AS SELECT count(*) FROM plain;
 EXECUTE other;
 CREATE TRIGGER pgcache_record AFTER INSERT OR UPDATE OR DELETE ON plain FOR EACH ROW EXECUTE FUNCTION pgcache.record();
@@ -125,12 +125,12 @@ DROP TRIGGER pgcache_record ON plain;
 EXECUTE other;
 RESET plan_cache_mode;
 
--- EXPLAIN shows it; nothing else has it.
+-- EXPLAIN shows the condition for caches, and for no other table.
 EXPLAIN (COSTS OFF) SELECT * FROM hidden_other;
 EXPLAIN (COSTS OFF) SELECT * FROM plain;
 EXPLAIN (COSTS OFF) SELECT p.value FROM plain AS p LEFT JOIN hidden_other AS h USING (key);
 
--- Estimates: as many as live with statistics, all without; a histogram that has passed is not believed.
+-- Estimates: the live rows if statistics exist, otherwise all rows; a histogram that lies in the past is not trusted.
 CREATE FUNCTION estimate(query text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE plan json;
 BEGIN
@@ -145,7 +145,7 @@ SELECT cache_create('hidden_new');
 INSERT INTO hidden_new SELECT n FROM generate_series(1, 1000) AS n;
 SELECT estimate('SELECT * FROM hidden_new') = estimate('SELECT * FROM hidden_new AS pgcache_c') AS alike;
 
--- The function itself.
+-- The function pgcache.live.
 SELECT pgcache.live(NULL), pgcache.live('infinity'), pgcache.live('-infinity'), pgcache.live(clock_timestamp() + interval '1 min'), pgcache.live(now());
 SELECT provolatile, proparallel, proacl::text LIKE '%=X/%' AS for_all FROM pg_proc WHERE oid = 'pgcache.live'::regproc;
 

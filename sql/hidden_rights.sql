@@ -1,8 +1,8 @@
--- Expired rows are hidden without a hole in row-level security, foreign keys see all that exists, and our own statements what they look for.
+-- Hiding expired rows opens no hole in row-level security; foreign keys and pgcache's own statements still see them.
 SET client_min_messages = warning;
 \set VERBOSITY terse
 CREATE ROLE regress_pgcache_tenant;
--- Tells what it is asked about: nobody may hand it a row that a policy hides. It is cheaper than any condition.
+-- Reports each value that it receives. It must not receive a row that a policy hides, although no condition is cheaper.
 CREATE FUNCTION leak(value text) RETURNS boolean LANGUAGE plpgsql COST 0.0000001 AS $$
 BEGIN
     RAISE WARNING 'leak was shown %', value;
@@ -37,7 +37,7 @@ SELECT key FROM (SELECT key, value FROM heap UNION ALL SELECT key, value FROM mi
 SELECT key FROM (SELECT key, value FROM open WHERE key <> 'secret' UNION ALL SELECT key, value FROM parted) AS u WHERE leak('with open ' || value);
 SELECT a.key FROM mine AS a JOIN heap AS b USING (key) WHERE leak('join ' || a.value || ' ' || b.value);
 RESET ROLE;
--- The query's own conditions keep their index beside a table with policies.
+-- A query's own conditions still use their index beside a table with policies.
 ALTER TABLE open ADD COLUMN n numeric;
 CREATE INDEX ON open (n);
 CREATE FUNCTION plan_of(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
@@ -53,7 +53,7 @@ RESET enable_seqscan;
 RESET enable_bitmapscan;
 DROP TABLE heap, parted CASCADE;
 
--- Partitions and children: a cache that is partitioned, one below a table that is none, one with a child that is none.
+-- A partitioned cache, a cache as a partition of a plain table, and a cache with a plain inheritance child.
 CREATE TABLE whole (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY HASH (key);
 CREATE TABLE whole_0 PARTITION OF whole FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TABLE whole_1 PARTITION OF whole FOR VALUES WITH (MODULUS 2, REMAINDER 1);
@@ -86,7 +86,7 @@ DELETE FROM elder;
 SELECT key FROM elder AS pgcache_c UNION ALL SELECT key FROM ONLY elder AS pgcache_c;
 DROP TABLE whole, mixed, elder CASCADE;
 
--- Foreign keys: from a cache, by CASCADE and NO ACTION; to a cache.
+-- Foreign keys from a cache with CASCADE and NO ACTION, and to a cache.
 CREATE TABLE parent (id int PRIMARY KEY);
 INSERT INTO parent VALUES (1), (2);
 SELECT cache_create('kids'), cache_create('referred');
@@ -99,7 +99,8 @@ CREATE UNLOGGED TABLE refers (key text REFERENCES referred ON DELETE CASCADE ON 
 INSERT INTO referred VALUES ('dead', 'v', '-infinity'), ('dead 2', 'v', '-infinity'), ('live', 'v', NULL), ('live 2', 'v', NULL);
 INSERT INTO refers VALUES ('dead'), ('live'), ('live 2');
 SELECT count(*) FROM refers;
--- What fires inside of a cascade sees all; what a user's own statement fires does not. (AFTER triggers fire when it is over.)
+-- A BEFORE trigger within a cascade sees expired rows; within a user's own statement it does not. (AFTER triggers fire
+-- after the cascade.)
 CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE WARNING '% of %: % rows of referred', TG_OP, TG_TABLE_NAME, (SELECT count(*) FROM referred);
@@ -110,7 +111,7 @@ DELETE FROM refers WHERE key = 'live 2';
 DELETE FROM referred WHERE key = 'live';
 SELECT cache_expire('referred');
 SELECT count(*) FROM refers;
--- A first check of rows that are there is a query like any.
+-- Validating a new foreign key is an ordinary query, so it does not see expired rows.
 INSERT INTO referred VALUES ('dead', 'v', '-infinity');
 ALTER TABLE refers DROP CONSTRAINT refers_key_fkey;
 INSERT INTO refers VALUES ('dead');
@@ -120,7 +121,7 @@ ALTER TABLE refers ADD CONSTRAINT again FOREIGN KEY (key) REFERENCES referred;
 RESET pgcache.show_expired;
 DROP TABLE kids, referred, refers, parent;
 
--- A user's trigger inside of our statements sees no more than the user; whichever way and role these take.
+-- A user-defined trigger within pgcache's own statements sees only what its user sees, whatever plan and role they use.
 CREATE FUNCTION count_mine() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE WARNING '%: % rows', TG_OP, (SELECT count(*) FROM public.mine);

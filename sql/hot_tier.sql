@@ -1,13 +1,13 @@
--- The hot tier: when it serves a read, what its figures say, and that no change to a table escapes it.
-SET pgcache.show_expired = on; -- for a look at what is stored
+-- The hot tier: the reads that it serves, its figures, and that it notices each change to the table.
+SET pgcache.show_expired = on; -- lets plain SQL see the stored rows
 \set VERBOSITY sqlstate
 SELECT cache_create('hot'), cache_create('cold');
--- Figures of one cache as a line.
+-- The figures of cache 'hot' on one line.
 CREATE VIEW figures AS
 SELECT format('hits %s+%s, misses %s, sets %s, deletes %s, entries %s', hot_hits, table_hits, misses, sets, deletes, hot_entries) AS figures
   FROM pgcache.stats WHERE cache = 'hot'::regclass;
 
--- A miss, a set, the first read from the table, the next from the tier.
+-- A miss; then a set, a first read from the table, and later reads from the tier.
 TABLE figures;
 SELECT cache_get('k', 'hot');
 TABLE figures;
@@ -21,7 +21,7 @@ SELECT found, value FROM cache_lookup('k', 'hot');
 TABLE figures;
 SELECT * FROM cache_get_many('{k,none}', 'hot');
 TABLE figures;
--- A negative entry is a hit. One that is expired is a miss.
+-- A negative entry is a hit, an expired one a miss.
 SELECT cache_set('neg', NULL, cache => 'hot');
 SELECT cache_exists('neg', 'hot');
 SELECT cache_exists('neg', 'hot');
@@ -31,14 +31,14 @@ SELECT pg_sleep(0.05);
 SELECT cache_get('soon', 'hot');
 SELECT count(*) FROM pgcache.verify('hot');
 
--- reset_stats: the figures, not the entries.
+-- reset_stats resets the figures and keeps the entries.
 SELECT pgcache.reset_stats('hot');
 SELECT hot_hits, table_hits, misses, sets, deletes, expired, evicted, invalidated, hot_entries > 0 AS entries, hot_bytes > 0 AS bytes
   FROM pgcache.stats WHERE cache = 'hot'::regclass;
 SELECT cache_delete('neg', 'hot'), cache_delete('soon', 'hot'), cache_delete('none', 'hot');
 SELECT sets, deletes FROM pgcache.stats WHERE cache = 'hot'::regclass;
 
--- Bypassed: with hot_tier off, in a transaction that wrote, under REPEATABLE READ.
+-- Reads bypass the tier with hot_tier off, after a write of the transaction, and under REPEATABLE READ.
 CREATE FUNCTION read_from(OUT value text, OUT place text) LANGUAGE plpgsql AS $$
 DECLARE before bigint[];
 BEGIN
@@ -77,7 +77,7 @@ ALTER TABLE hot DISABLE ROW LEVEL SECURITY;
 SELECT * FROM read_from();
 SELECT * FROM read_from();
 
--- Each kind of change to the table: the value after it, from where, and again.
+-- After each kind of change to the table: the value, its origin, and both again at the next read.
 CREATE PROCEDURE change(statement text) LANGUAGE plpgsql AS $$
 DECLARE r record; s record;
 BEGIN
@@ -130,7 +130,7 @@ ALTER TABLE hot_renamed RENAME TO hot;
 CALL change($$SELECT cache_delete('k', 'hot')$$);
 \set VERBOSITY sqlstate
 
--- A value beyond hot_max_value is read from the table each time.
+-- A value longer than hot_max_value is read from the table each time.
 SELECT cache_set('k', repeat('x', 1024 * 1024 + 1), cache => 'hot');
 SELECT length(value), place FROM read_from();
 SELECT length(value), place FROM read_from();
@@ -138,7 +138,7 @@ SELECT cache_set('k', repeat('x', 1024 * 1024), cache => 'hot');
 SELECT length(value), place FROM read_from();
 SELECT length(value), place FROM read_from();
 
--- A temporary table that was made a cache by hand: no copies, because other sessions must not read it.
+-- A hand-made temporary cache gets no copies in the tier, because other sessions must not read it.
 CREATE TEMP TABLE temporary (LIKE hot INCLUDING ALL);
 CREATE TRIGGER r AFTER INSERT OR UPDATE OR DELETE ON temporary FOR EACH ROW EXECUTE FUNCTION pgcache.record();
 CREATE TRIGGER t BEFORE TRUNCATE ON temporary FOR EACH STATEMENT EXECUTE FUNCTION pgcache.record_truncate();
@@ -149,14 +149,14 @@ SELECT cache_get('k', 'temporary');
 SELECT hot_hits, table_hits, hot_entries FROM pgcache.stats WHERE cache = 'temporary'::regclass;
 DROP TABLE temporary;
 
--- The tier adds up, and nobody is between mark and unmark.
+-- The figures of the tier add up, and no write is pending between mark and unmark.
 SELECT size = used + free AS adds_up, used - bookkeeping - holes >= (SELECT sum(hot_bytes) FROM pgcache.stats) AS bytes_of_all,
        size <= pg_size_bytes(current_setting('pgcache.hot_size')) AS bounded, entries > 0 AS entries, pending FROM pgcache.hot_tier;
 SELECT (SELECT entries FROM pgcache.hot_tier) >= (SELECT sum(hot_entries) FROM pgcache.stats) AS entries_of_all;
 SELECT pgcache.reset_stats();
 SELECT evictions, rejected, lock_waits FROM pgcache.hot_tier;
 
--- Who may look: pg_monitor.
+-- pg_monitor may read the figures, but not reset them.
 CREATE ROLE regress_hot_user;
 CREATE ROLE regress_hot_monitor IN ROLE pg_monitor;
 SET ROLE regress_hot_user;
@@ -172,7 +172,7 @@ SELECT pgcache.reset_stats();
 RESET ROLE;
 DROP ROLE regress_hot_user, regress_hot_monitor;
 
--- Dropped: nothing is left behind.
+-- A dropped cache leaves no figures.
 SELECT 'hot'::regclass::oid AS oid \gset
 SELECT count(*) FROM pgcache.figures() WHERE cache = :oid;
 DROP TABLE hot, cold CASCADE;

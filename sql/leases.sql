@@ -1,4 +1,4 @@
--- cache_lease, cache_set_leased, cache_release in one session: the same over table and memory caches.
+-- cache_lease, cache_set_leased and cache_release in one session, the same for a table cache and a memory cache.
 CREATE FUNCTION lease_of(key text, cache regclass) RETURNS bigint LANGUAGE sql AS 'SELECT lease FROM cache_lease(key, cache => cache)';
 SELECT cache_create('tab', grace => '1 hour'), cache_create('mem', storage => 'memory', grace => '1 hour');
 
@@ -31,7 +31,7 @@ END $$;
 SELECT state_machine('tab');
 SELECT state_machine('mem');
 
--- Past its ttl an entry is served to others as long as its grace lasts; cache_get never gives it.
+-- Within the grace, one caller gets a lease and the others the stale value; cache_get never returns it.
 CREATE FUNCTION stale(cache regclass) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
     l record;
@@ -57,7 +57,7 @@ END $$;
 SELECT stale('tab');
 SELECT stale('mem');
 
--- Whatever changes the key on a memory cache voids its lease at once.
+-- Any change of a key in a memory cache voids its lease at once; reads and changes of other keys do not.
 CREATE FUNCTION voided_by(statement text) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     lease bigint;
@@ -82,7 +82,7 @@ SELECT statement, voided_by(statement) FROM unnest(ARRAY[
     $$SELECT cache_get('k', 'mem')$$,
     $$SELECT cache_expire('mem')$$]) AS statement;
 
--- Arguments.
+-- Invalid arguments.
 SELECT * FROM cache_lease(NULL);
 SELECT cache_release(NULL, 1);
 SELECT * FROM error_of($$SELECT cache_lease('k', NULL)$$);
@@ -91,7 +91,7 @@ SELECT * FROM error_of($$SELECT cache_lease('k', cache => 'pg_class')$$);
 SELECT * FROM error_of($$SELECT cache_set_leased(NULL, 'v', 1)$$);
 SELECT * FROM error_of($$SELECT cache_set_leased('k', 'v', 1, '0')$$);
 
--- Privileges: a lease needs SELECT, storing under it what any write needs.
+-- A lease requires SELECT; storing under it requires the privileges of any write.
 CREATE ROLE leaser;
 SET ROLE leaser;
 SELECT * FROM error_of($$SELECT cache_lease('k', cache => 'tab')$$);
@@ -103,7 +103,7 @@ SELECT state FROM cache_lease('priv', cache => 'tab') UNION ALL SELECT state FRO
 SELECT * FROM error_of($$SELECT cache_set_leased('k', 'v', 1, cache => 'tab')$$);
 RESET ROLE;
 
--- More keys than there are records: those beyond are computed by everybody, and nothing fails.
+-- With more keys than lease records, each caller without a record computes its value itself, and no call fails.
 \set keys 100000
 \getenv keys PGCACHE_LEASE_KEYS
 SELECT state, count(*) = :keys AS all_of_them, count(lease) < :keys AS not_all FROM generate_series(1, :keys) AS i, cache_lease('full' || i, cache => 'mem') GROUP BY state;

@@ -1,4 +1,4 @@
--- Memory caches: every function over a cache whose entries live in shared memory alone.
+-- Memory caches: every function on a cache whose entries exist only in shared memory.
 \set VERBOSITY sqlstate
 SELECT cache_create('mem', storage => 'memory'), cache_create('memj', storage => 'memory', value_type => 'jsonb'),
        cache_create('memb', storage => 'memory', value_type => 'bytea');
@@ -30,7 +30,7 @@ SELECT cache_touch('d', cache => 'mem'), cache_get_touch('d', cache => 'mem'), c
 SELECT cache_persist('none', 'mem'), cache_persist('d', 'mem'), cache_ttl('d', 'mem'), cache_get('d', 'mem');
 SELECT cache_touch('d', cache_forever(), 'mem'), cache_ttl('d', 'mem');
 
--- incr: from nothing, from a value; the deadline that is there stays.
+-- incr from an absent entry and from a value; an existing deadline stays.
 SELECT cache_incr('n', cache => 'mem'), cache_incr('n', 10, '1 hour', 'mem'), cache_ttl('n', 'mem'), cache_incr('n', -20, cache => 'mem');
 SELECT cache_incr('m', 5, '1 hour', 'mem'), cache_incr('m', 5, '5 hours', 'mem'), cache_ttl('m', 'mem') BETWEEN '59 minutes' AND '1 hour' AS hour;
 SELECT cache_incr('a', cache => 'mem');
@@ -51,7 +51,7 @@ SELECT cache_replace('neg', NULL, cache => 'mem'), cache_exists('neg', 'mem'), c
        cache_delete_if('neg', '', 'mem'), cache_delete_if('neg', NULL, 'mem'), cache_exists('neg', 'mem'), cache_delete_if('neg', NULL, 'mem');
 SELECT cache_set('neg', NULL, '1 hour', 'mem'), cache_get_touch('neg', '2 hours', 'mem'), cache_ttl('neg', 'mem') > '119 minutes' AS touched, cache_take('neg', 'mem'), cache_exists('neg', 'mem');
 
--- Several at once: order, duplicates, misses.
+-- Batches: order, duplicate keys, misses, invalid arrays.
 SELECT cache_set_many('{x,y,x}', '{1,2,3}', '1 hour', 'mem'), cache_get('x', 'mem'), cache_ttl('y', 'mem') > '59 minutes' AS hour;
 SELECT * FROM cache_get_many('{y,none,x,y}', 'mem') WITH ORDINALITY;
 SELECT * FROM cache_get_many_bytes('{x,none}', 'mem');
@@ -68,7 +68,7 @@ SELECT cache_delete_many('{y,NULL}', 'mem');
 SELECT cache_get_many('{y,NULL}', 'mem');
 SELECT key, value FROM mem ORDER BY key;
 
--- scan and delete_prefix: in key order, page by page; a prefix is no pattern.
+-- scan and delete_prefix: in key order, page by page; a prefix is not a pattern.
 SELECT cache_clear('mem');
 SELECT count(*) FROM mem;
 SELECT count(cache_set(k, 'v', cache => 'mem')) FROM unnest(ARRAY['user:1', 'user:2', 'user:22', 'user%', 'user', 'us_r', 'User:1', 'ž']) AS k;
@@ -98,7 +98,7 @@ SELECT cache_expire('mem', 3), cache_expire('mem'), cache_expire('mem');
 SELECT key, value FROM mem ORDER BY key;
 SELECT cache_expire('mem', -1);
 
--- TTL: the cache's default, what is given, below a millisecond, forever, not positive.
+-- ttl: the cache's default, an explicit one, less than a millisecond, unlimited, and not positive.
 SELECT cache_alter('mem', ttl => '1 hour', max_entries => 100, grace => '1 minute');
 SELECT * FROM pgcache.caches WHERE cache = 'mem'::regclass;
 SELECT cache_get('young', 'mem') AS entries_stay;
@@ -118,7 +118,7 @@ SELECT cache_alter('mem', ttl => '-1 hour');
 SELECT cache_alter('mem', ttl => cache_forever(), max_entries => 0, grace => '0');
 SELECT ttl, max_entries, grace FROM pgcache.caches WHERE cache = 'mem'::regclass;
 
--- Keys: NULL, empty, long; the longest. Values: the longest, and one byte more.
+-- Keys: NULL, empty, too long, and of maximal length. Values: of maximal length, and one byte longer.
 SELECT cache_get(NULL, 'mem'), cache_exists(NULL, 'mem'), cache_ttl(NULL, 'mem'), cache_get_touch(NULL, cache => 'mem');
 SELECT cache_set(NULL, 'v', cache => 'mem');
 SELECT cache_incr(NULL, cache => 'mem');
@@ -141,11 +141,11 @@ SELECT cache_set('big', repeat('x', 2000000), cache => 'mem');
 SELECT cache_create('MEM', storage => 'memory', if_not_exists => true);
 \set VERBOSITY sqlstate
 
--- A negative entry counts as 0.
+-- incr counts a negative entry as 0.
 SELECT cache_set_json('none', NULL, cache => 'memj'), cache_incr_existing('none', 2, cache => 'memj'), cache_incr('none', 3, cache => 'memj'),
        cache_get_json('none', 'memj'), cache_set_json('none', NULL, cache => 'memj'), cache_cas('none', NULL, '1', cache => 'memj'),
        cache_set_json('none', NULL, cache => 'memj'), cache_delete_if('none', NULL, 'memj'), cache_take('none', 'memj');
--- jsonb: parsed, printed, compared as jsonb.
+-- jsonb: values are parsed, printed and compared as jsonb.
 SELECT cache_set_json('k', '{"b": [1, 2], "a": {"n": null}}', cache => 'memj'), cache_get_json('k', 'memj'), cache_get_json('k', 'memj') -> 'b' -> 1 AS two, cache_get('k', 'memj');
 SELECT cache_cas('k', '{"a":{"n":null},"b":[1.0,2]}', '[1]', cache => 'memj'), cache_get('k', 'memj'), cache_delete_if('k', ' [ 1 ] ', 'memj');
 SELECT cache_set('k', 'no json', cache => 'memj');
@@ -156,7 +156,7 @@ SELECT cache_incr('s', cache => 'memj');
 SELECT key, value, pg_typeof(value) FROM memj ORDER BY key;
 SELECT value FROM cache_get_many('{n,none}', 'memj');
 
--- bytea: any bytes; text only where they are valid text.
+-- bytea: any bytes are accepted; text functions read them only if they are valid text.
 SELECT cache_set_bytes('k', '\x00ff', cache => 'memb'), cache_get_bytes('k', 'memb'), cache_set('t', 'héllo', cache => 'memb'), cache_get('t', 'memb');
 SELECT cache_get('k', 'memb');
 SELECT * FROM cache_scan(cache => 'memb');
@@ -169,7 +169,7 @@ SELECT key, value FROM memb ORDER BY key;
 SELECT cache_set_bytes('k', '\xff', cache => 'mem');
 SELECT cache_exists('k', 'mem');
 
--- At once, not rolled back; allowed in read-only transactions; clear too.
+-- Writes, cache_clear included, take effect at once, are not rolled back, and work in read-only transactions.
 BEGIN;
 SELECT cache_set('tx', '1', cache => 'mem'), cache_incr('tx', cache => 'mem');
 SAVEPOINT s;
@@ -191,14 +191,14 @@ ROLLBACK;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT cache_set('rr', '1', cache => 'mem'), cache_get('rr', 'mem'), (SELECT value FROM mem WHERE key = 'rr');
 COMMIT;
--- Nothing was written to a table: PREPARE TRANSACTION has nothing to refuse.
+-- A memory cache writes to no table, so PREPARE TRANSACTION is allowed.
 BEGIN;
 SELECT cache_set('prepared', '1', cache => 'mem');
 PREPARE TRANSACTION 'regress_mem';
 COMMIT PREPARED 'regress_mem';
 SELECT cache_get('prepared', 'mem');
 
--- The view: joins, other views, WHERE, ORDER BY; no writing, no COPY TO.
+-- The view supports joins, WHERE and ORDER BY, but neither writes nor COPY TO.
 SELECT cache_set_many('{1,2,3}', '{one,two,three}', cache => 'mem');
 SELECT g, m.value FROM generate_series(2, 4) AS g LEFT JOIN mem AS m ON m.key = g::text ORDER BY g;
 SELECT m.key, cache_get(m.key, 'mem') FROM mem AS m JOIN mem AS n USING (key) WHERE m.value LIKE 't%' ORDER BY m.key;
@@ -210,7 +210,7 @@ COPY mem TO STDOUT;
 COPY (SELECT key, value FROM mem ORDER BY key) TO STDOUT;
 SELECT * FROM pgcache.verify('mem');
 
--- A rule of the user's own, a rename, another schema, default privileges: still the same cache.
+-- The cache survives a user-defined rule, a rename, and a move to another schema.
 CREATE RULE "A" AS ON INSERT TO mem DO INSTEAD NOTHING;
 SELECT cache_get('1', 'mem');
 DROP RULE "A" ON mem;
@@ -222,7 +222,7 @@ SELECT cache_alter('regress_mem."Weird ""name"""', ttl => '1 hour'), cache_get('
 ALTER VIEW regress_mem."Weird ""name""" SET SCHEMA public;
 ALTER VIEW "Weird ""name""" RENAME TO mem;
 
--- Privileges are those of the view, also through the function behind it and through a copy of it.
+-- The privileges on the view also apply to the function behind it and to copies of the view.
 CREATE ROLE regress_mem_reader;
 SELECT pg_get_viewdef('mem'::regclass) AS definition \gset
 GRANT CREATE ON SCHEMA regress_mem TO regress_mem_reader;
@@ -247,7 +247,7 @@ SET ROLE regress_mem_reader;
 SELECT cache_set('1', 'x', cache => 'mem'), cache_delete('1', 'mem');
 SELECT cache_alter('mem', ttl => '1 day');
 RESET ROLE;
--- An older cache of somebody else cannot take another's place by taking its definition.
+-- Another role's older cache cannot impersonate a younger cache by copying its definition.
 SET ROLE regress_mem_reader;
 SELECT cache_create('regress_mem.older', storage => 'memory');
 SELECT cache_set('1', 'forged', cache => 'regress_mem.older');
@@ -262,7 +262,7 @@ SELECT * FROM regress_mem.older;
 RESET ROLE;
 TABLE younger;
 TABLE regress_mem.older;
--- As after a restore, when the oid in the definition is another relation's: refused rather than wrong.
+-- After a restore the definition may contain the oid of another relation: the view then raises an error.
 SELECT regexp_replace(:'younger', 'oid=\d+', 'oid=1') AS restored \gset
 CREATE OR REPLACE VIEW younger AS :restored
 TABLE younger;
@@ -271,7 +271,7 @@ DROP VIEW regress_mem.older;
 TABLE younger;
 SELECT cache_drop('younger');
 
--- The function behind the view: unknown settings, other columns, other types, no columns.
+-- The function behind the view, with invalid settings, other columns, other types, and no columns.
 SELECT (regexp_match(:'definition', 'memory_entries\(''([^'']*)'))[1] AS settings \gset
 SELECT count(*) > 0 FROM pgcache.memory_entries(:'settings') AS e (key text, value text, expires_at timestamptz);
 SELECT * FROM pgcache.memory_entries(:'settings') AS e (key text, value bigint, expires_at timestamptz);
@@ -284,7 +284,7 @@ SELECT * FROM pgcache.memory_entries('') AS e (key text, value text, expires_at 
 SELECT * FROM pgcache.memory_entries('id=-1 id=x ttl=P') AS e (key text, value text, expires_at timestamptz);
 SELECT * FROM pgcache.memory_entries(NULL) AS e (key text, value text, expires_at timestamptz);
 
--- Dropped: by the function, by DROP VIEW, by a rollback of its making; the entries go with it.
+-- cache_drop, DROP VIEW, and the rollback of a creation remove the entries.
 DROP VIEW regress_mem.copy;
 SELECT cache_drop('memb');
 SELECT cache_get('k', 'memb');
@@ -305,7 +305,7 @@ SELECT count(*) FROM pgcache.figures() WHERE cache = :oid;
 SELECT cache_drop('mem');
 DROP SCHEMA regress_mem;
 DROP ROLE regress_mem_reader;
--- A grace that goes back in time, which only a view made by hand can have, makes no cache and stops no sweep of all.
+-- A hand-made view may have a negative grace: it is not a cache, and a sweep of all caches still succeeds.
 CREATE VIEW backwards AS SELECT e.key, e.value, e.expires_at FROM pgcache.memory_entries('id=7 grace=P-2147483648M') AS e (key text COLLATE "C", value text, expires_at timestamptz);
 \set VERBOSITY terse
 SELECT cache_set('k', 'v', ttl => '1 hour', cache => 'backwards');

@@ -1,8 +1,8 @@
--- A partitioned table as a cache: its entries lie in partitions, by the key.
+-- A partitioned table as a cache: its partitions hold the entries by key.
 SET client_min_messages = warning;
 CREATE TABLE sessions (note int, sid varchar(40) PRIMARY KEY, body jsonb, until bigint) PARTITION BY HASH (sid);
 CREATE TABLE sessions_0 PARTITION OF sessions FOR VALUES WITH (MODULUS 3, REMAINDER 0);
--- Other numbers for the same columns, and one that was dropped.
+-- A partition with another order of columns, and a dropped column.
 CREATE TABLE sessions_1 (until bigint, gone text, body jsonb, sid varchar(40) NOT NULL, note int);
 ALTER TABLE sessions_1 DROP COLUMN gone;
 ALTER TABLE sessions ATTACH PARTITION sessions_1 FOR VALUES WITH (MODULUS 3, REMAINDER 1);
@@ -10,11 +10,11 @@ CREATE TABLE sessions_2 PARTITION OF sessions FOR VALUES WITH (MODULUS 3, REMAIN
 CREATE TABLE sessions_2_0 PARTITION OF sessions_2 FOR VALUES WITH (MODULUS 1, REMAINDER 0);
 SELECT cache_attach('sessions', '1 hour', 'sid', 'body', 'until', expires_unit => 's', max_entries => 1000);
 SELECT cache, storage, value_type, ttl, max_entries, hides_expired FROM pgcache.caches WHERE cache::text LIKE 'sessions%';
--- The deadline's DEFAULT is that of every partition.
+-- Every partition gets the DEFAULT of the deadline.
 SELECT c.relname, a.atthasdef FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
  WHERE c.relname LIKE 'sessions%' AND c.relkind IN ('r', 'p') AND a.attname = 'until' ORDER BY 1;
 
--- The functions.
+-- Every function on the partitioned cache.
 SELECT count(cache_set('k' || n, n::text, cache => 'sessions')) FROM generate_series(1, 30) AS n;
 SELECT tableoid::regclass AS partition, count(*) > 0 AS has_some, bool_and(until > extract(epoch FROM clock_timestamp()) + 3500) AS hour FROM sessions GROUP BY 1 ORDER BY 1;
 SELECT cache_get('k7', 'sessions'), cache_get('k31', 'sessions'), cache_exists('k8', 'sessions'), cache_count('sessions');
@@ -29,14 +29,14 @@ SELECT cache_delete_prefix('k2', 'sessions'), cache_delete_if('k1', '6', 'sessio
 SELECT cache_fetch('fetched', 'SELECT ''"from the source"''::text', cache => 'sessions');
 SELECT state FROM cache_lease('leased', cache => 'sessions');
 SELECT cache_count('sessions');
--- A partition is no cache of its own.
+-- A partition is not a cache itself.
 SELECT cache_get('k7', 'sessions_1');
 SELECT cache_expire('sessions_2');
 SELECT cache_attach('sessions_1', key_column => 'sid', value_column => 'body', expires_column => 'until');
 SELECT cache_clear('sessions');
 SELECT count(*) FROM sessions;
 
--- Expired rows are absent through the whole and through each partition, whatever they are called there.
+-- Expired rows are absent through the whole table and through each partition, whatever the column numbers there.
 SET pgcache.show_expired = on;
 INSERT INTO sessions SELECT n, 'k' || n, to_jsonb(n), CASE WHEN n % 2 = 0 THEN 5 END FROM generate_series(1, 60) AS n;
 SELECT count(*) FROM sessions;
@@ -48,7 +48,7 @@ SELECT count(*) FILTER (WHERE note % 2 = 0) AS expired FROM sessions_2;
 SELECT count(*) FILTER (WHERE note % 2 = 0) AS expired FROM sessions_2_0;
 SELECT count(*) FROM sessions AS a JOIN sessions_1 AS b USING (sid) WHERE b.note % 2 = 0;
 SELECT count(*) FROM cache_scan(max_rows => 100, cache => 'sessions');
--- Writes find no dead row, either: through the whole, through the partition, changed from one to the other, copied.
+-- Writes replace expired rows: through the whole table, through a partition, across partitions, and by COPY.
 INSERT INTO sessions (sid, body) VALUES ('k2', '"new"') RETURNING sid, body, until > 1000 AS has_ttl;
 INSERT INTO sessions (sid, body) VALUES ('k4', '"new"') ON CONFLICT DO NOTHING RETURNING body;
 INSERT INTO sessions (sid, body) VALUES ('k6', '"new"') ON CONFLICT (sid) DO UPDATE SET body = sessions.body || '"old"' RETURNING body;
@@ -75,7 +75,7 @@ SELECT sid, body FROM sessions WHERE body = '"copied"' ORDER BY sid;
 CREATE TABLE plain_copy AS SELECT tableoid::regclass AS part, sid FROM sessions AS pgcache_c WHERE until = 5;
 SELECT bool_or(cache_exists(sid, 'sessions')) FROM plain_copy;
 
--- A sweep goes from partition to partition.
+-- A sweep visits the partitions one after the other.
 SELECT count(*) = (SELECT count(*) FROM plain_copy) AS all_of_them FROM sessions AS pgcache_c WHERE until = 5;
 SELECT cache_expire('sessions', 3);
 SELECT cache_expire('sessions', 1000) + 3 = (SELECT count(*) FROM plain_copy) AS all_of_them;
@@ -84,7 +84,7 @@ SELECT cache_alter('sessions', max_entries => 10), cache_expire('sessions');
 SELECT count(*) FROM sessions;
 SELECT bytes > 0 AS has_bytes FROM pgcache.stats WHERE cache = 'sessions'::regclass;
 
--- Partitions come and go, with their rows.
+-- Partitions are attached and detached with their rows.
 CREATE TABLE logs (key text COLLATE "C", value text, expires_at timestamptz) PARTITION BY LIST (key);
 SELECT cache_attach('logs');
 ALTER TABLE logs ADD PRIMARY KEY (key);
@@ -109,11 +109,11 @@ SELECT count(*) FROM logs_c;
 SELECT cache_expire('logs'), cache_alter('logs', cache_forever()), cache_tune('logs', ttl_jitter => 0.1);
 SELECT relname, atthasdef FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
  WHERE c.relname IN ('logs', 'logs_a', 'logs_c') AND a.attname = 'expires_at' ORDER BY 1;
--- A cache cannot be a partition of another one.
+-- A cache cannot be a partition of another cache.
 SELECT cache_create('alone');
 ALTER TABLE logs ATTACH PARTITION alone DEFAULT;
 SELECT cache_drop('alone');
--- Nor does one become part of another: the partition's own trigger would be lost.
+-- A table with a cache among its partitions cannot become a cache, because the partition's own trigger would be lost.
 CREATE TABLE above (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY LIST (key);
 CREATE TABLE above_a PARTITION OF above FOR VALUES IN ('a') PARTITION BY LIST (key);
 SELECT cache_create('alone');
@@ -124,7 +124,7 @@ SELECT cache_get('a', 'alone'), cache_detach('alone');
 SELECT cache_attach('above'), count(*) FROM above;
 SELECT cache_get('a', 'above');
 DROP TABLE above;
--- A dependency's entries, and those of a transaction that is rolled back.
+-- Entries with a dependency, and a transaction that is rolled back.
 CREATE TABLE source (id text);
 SELECT cache_depend('source', 'id', 'logs'), cache_set('b', 'made of a source', cache => 'logs');
 BEGIN;
@@ -139,7 +139,7 @@ SELECT cache_get('a', 'logs');
 SELECT cache_set('a', 'mine', cache => 'logs'), cache_get('a', 'logs'), cache_delete('a', 'logs'), cache_get('a', 'logs');
 ROLLBACK;
 
--- Policies of the whole hold for the functions; a sweep by who is under them removes nothing.
+-- The policies of the whole table apply to the functions; a sweep by a role under these policies removes nothing.
 CREATE ROLE regress_pgcache_parts;
 GRANT SELECT, INSERT, UPDATE, DELETE ON logs TO regress_pgcache_parts;
 SET pgcache.show_expired = on;
@@ -147,7 +147,7 @@ UPDATE logs SET expires_at = '-infinity' WHERE key = 'a';
 RESET pgcache.show_expired;
 SET ROLE regress_pgcache_parts;
 SELECT cache_set('b', 'theirs', cache => 'logs'), cache_get('b', 'logs');
--- Who may write the whole needs no right on a partition.
+-- A role that may write the whole table needs no privileges on a partition.
 SELECT cache_expire('logs');
 RESET ROLE;
 ALTER TABLE logs ENABLE ROW LEVEL SECURITY;
@@ -157,7 +157,7 @@ SET ROLE regress_pgcache_parts;
 SELECT cache_get('b', 'logs'), cache_expire('logs');
 RESET ROLE;
 SELECT cache_get('b', 'logs'), cache_expire('logs');
--- Partitions of another owner: swept with that owner's rights.
+-- A sweep removes the rows of a partition with the rights of the partition's owner.
 ALTER TABLE logs DISABLE ROW LEVEL SECURITY;
 ALTER TABLE logs_a OWNER TO regress_pgcache_parts;
 INSERT INTO logs VALUES ('a', 'dead', '-infinity');
@@ -165,12 +165,12 @@ CREATE FUNCTION who() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE WARNING
 ALTER FUNCTION who OWNER TO regress_pgcache_parts;
 CREATE TRIGGER who BEFORE DELETE ON logs_a FOR EACH ROW EXECUTE FUNCTION who();
 SELECT cache_expire('logs') AS named;
--- What a partition's owner has put there is not run as the owner of the whole, whom nobody has asked.
+-- A dependency does not run a partition's trigger with the rights of the owner: the change of the source fails.
 INSERT INTO source VALUES ('b');
 DROP TRIGGER who ON logs_a;
 DROP FUNCTION who;
 
--- It becomes a plain table again.
+-- cache_detach turns the cache into a plain table again.
 SELECT cache_undepend('source', 'logs'), cache_detach('logs');
 SELECT count(*) FROM pg_trigger WHERE tgrelid IN ('logs'::regclass, 'logs_a'::regclass, 'logs_c'::regclass) AND NOT tgisinternal;
 SELECT count(*) FROM logs_c;
@@ -178,12 +178,12 @@ SELECT cache_get('a', 'logs');
 SELECT cache_detach('sessions');
 SELECT c.relname, a.atthasdef FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
  WHERE c.relname LIKE 'sessions%' AND c.relkind IN ('r', 'p') AND a.attname = 'until' ORDER BY 1;
--- One that was made a cache by hand.
+-- A partitioned cache that was made by hand.
 CREATE TABLE by_hand (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY HASH (key);
 CREATE TABLE by_hand_0 PARTITION OF by_hand FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TRIGGER pgcache_record AFTER INSERT OR UPDATE OR DELETE ON by_hand FOR EACH ROW EXECUTE FUNCTION pgcache.record('ttl=PT3600S');
 SELECT cache_set('k2', 'v', cache => 'by_hand'), cache_get('k2', 'by_hand'), cache_ttl('k2', 'by_hand') > '59 minutes';
--- Postgres has no foreign partition below a primary key.
+-- Postgres refuses a foreign partition below a primary key.
 CREATE FOREIGN DATA WRAPPER nowhere;
 CREATE SERVER elsewhere FOREIGN DATA WRAPPER nowhere;
 CREATE FOREIGN TABLE by_hand_1 PARTITION OF by_hand FOR VALUES WITH (MODULUS 2, REMAINDER 1) SERVER elsewhere;

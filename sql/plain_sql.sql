@@ -1,7 +1,7 @@
--- Plain SQL and functions over the same table; a user's own columns, indexes, triggers.
+-- Plain SQL and functions on the same table, and user-defined columns, indexes and triggers.
 SELECT cache_create('plain');
 
--- Each sees what the other does, at once.
+-- Plain SQL and the functions see each other's changes at once.
 INSERT INTO plain VALUES ('i', 'inserted', NULL), ('u', 'old', NULL), ('d', 'x', NULL), ('e', 'x', clock_timestamp() + interval '1 hour');
 SELECT cache_get('i', 'plain'), cache_get('u', 'plain'), cache_ttl('e', 'plain') > '59 min' AS hour;
 UPDATE plain SET value = 'new' WHERE key = 'u';
@@ -25,7 +25,7 @@ c2	\N	\N
 SELECT cache_get('c1', 'plain'), cache_exists('c2', 'plain'), cache_delete('c2', 'plain');
 COPY plain TO stdout;
 
--- Joins, and calls once a row of something else.
+-- Joins, and calls for each row of another table.
 SELECT v.k, p.value, cache_get(v.k, 'plain') FROM (VALUES ('c1'), ('none')) AS v (k) LEFT JOIN plain AS p ON p.key = v.k;
 SELECT count(cache_set('n' || i, i::text, cache => 'plain')) FROM generate_series(1, 2) AS i;
 WITH written AS (INSERT INTO plain VALUES ('w', 'with') RETURNING key) SELECT key FROM written;
@@ -43,7 +43,7 @@ BEGIN
     END LOOP;
 END $$;
 SELECT cache_get('loop', 'plain');
--- Prepared statements, generic plans included, and cursors.
+-- Prepared statements, with generic plans too, and cursors.
 SET plan_cache_mode = force_generic_plan;
 PREPARE get (text) AS SELECT cache_get($1, 'plain');
 EXECUTE get ('loop');
@@ -56,11 +56,11 @@ DECLARE cur CURSOR FOR SELECT key, cache_get(key, 'plain') FROM plain ORDER BY k
 FETCH 1 FROM cur;
 SELECT cache_set('c1', 'changed', cache => 'plain'), cache_delete('loop', 'plain');
 FETCH 1 FROM cur;
--- A table in use by this session cannot be emptied under it.
+-- cache_clear fails while the same session has the table in use.
 SELECT state FROM error_of($$SELECT cache_clear('plain')$$);
 COMMIT;
 
--- Reads in a parallel plan run in the leader, writes make the plan serial.
+-- In a parallel plan reads run in the leader; a write makes the plan serial.
 BEGIN;
 SET LOCAL parallel_setup_cost = 0;
 SET LOCAL parallel_tuple_cost = 0;
@@ -73,13 +73,13 @@ SELECT count(cache_get(key, 'plain')), count(DISTINCT cache_get(key, 'plain')) F
 SELECT sum(cache_incr('parallel', cache => 'plain')) = 500 * 501 / 2 AS sum FROM (SELECT FROM many LIMIT 500) AS few;
 ROLLBACK;
 
--- The user's own columns: with a default, generated, NOT NULL; kept on overwrite.
+-- User-defined columns with a default, generated, and NOT NULL: an overwrite keeps their values.
 ALTER TABLE plain ADD COLUMN hits int NOT NULL DEFAULT 7, ADD COLUMN size int GENERATED ALWAYS AS (length(value)) STORED;
 SELECT cache_set('col', 'abc', cache => 'plain');
 UPDATE plain SET hits = 8 WHERE key = 'col';
 SELECT cache_set('col', 'abcd', cache => 'plain'), cache_incr('counter', cache => 'plain'), cache_touch('col', '1 hour', 'plain');
 SELECT key, value, hits, size FROM plain WHERE key IN ('col', 'counter') ORDER BY key;
--- A column before, one with a name of ours, an index, a check.
+-- Column names that pgcache's own statements use, an index, a check.
 ALTER TABLE plain ADD COLUMN c text, ADD COLUMN excluded int, ADD COLUMN live boolean, ADD COLUMN k text, ADD COLUMN "$1" int;
 CREATE INDEX ON plain (size);
 CREATE UNIQUE INDEX plain_value ON plain (value) WHERE key LIKE 'unique%';
@@ -90,7 +90,7 @@ SELECT state FROM error_of($$SELECT cache_set('unique2', 'same', cache => 'plain
 SELECT state FROM error_of($$SELECT cache_set_many('{a3,a4}', ARRAY['x', repeat('y', 100)], cache => 'plain')$$);
 SELECT cache_exists('a3', 'plain'), cache_expire('plain');
 
--- The user's own triggers: one that writes another table, one that changes the value, one that forbids.
+-- User-defined triggers: one writes another table, one changes the value, one skips the row.
 CREATE TABLE seen (op text, key text);
 CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -111,7 +111,7 @@ CREATE TRIGGER change BEFORE INSERT OR UPDATE ON plain FOR EACH ROW EXECUTE FUNC
 SELECT cache_set('t', 'loud', cache => 'plain'), cache_get('t', 'plain'), cache_cas('t', 'LOUD', 'louder', cache => 'plain'), cache_get('t', 'plain');
 SELECT cache_set('no:1', 'v', cache => 'plain'), cache_add('no:1', 'v', cache => 'plain'), cache_incr('no:2', cache => 'plain'), cache_exists('no:1', 'plain');
 DROP TRIGGER change ON plain;
--- One that uses the cache itself.
+-- A trigger that calls functions on its own cache.
 CREATE FUNCTION again() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.key = 'outer' THEN PERFORM cache_set('inner', NEW.value, cache => 'plain'), cache_get('outer', 'plain'); END IF;
@@ -120,7 +120,7 @@ END $$;
 CREATE TRIGGER again AFTER INSERT OR UPDATE ON plain FOR EACH ROW EXECUTE FUNCTION again();
 SELECT cache_set('outer', 'v', cache => 'plain'), cache_get('inner', 'plain'), cache_set('outer', 'w', cache => 'plain'), cache_get('inner', 'plain');
 DROP TRIGGER again ON plain;
--- A rule on DELETE; a child by inheritance is no part of the cache.
+-- A rule on DELETE, and an inheritance child, whose rows do not belong to the cache.
 CREATE RULE noted AS ON DELETE TO plain DO ALSO INSERT INTO seen VALUES ('RULE', OLD.key);
 SELECT cache_set('ruled', 'v', cache => 'plain'), cache_delete('ruled', 'plain'), cache_exists('ruled', 'plain');
 SELECT * FROM seen WHERE op = 'RULE';

@@ -1,24 +1,24 @@
--- PREPARE TRANSACTION after writes to a table cache. What needs more than one session is in t/.
+-- PREPARE TRANSACTION after writes to a table cache, in one session. The tests with several sessions are in t/.
 SELECT current_setting('max_prepared_transactions')::int > 0 AS can_prepare \gset
 \if :can_prepare
 \else
 \quit
 \endif
--- Its locks must not hang the rest.
+-- If a prepared transaction keeps a lock, the later statements fail instead of waiting for ever.
 SET lock_timeout = '10s';
 SELECT cache_create('tpc');
 SELECT cache_set('k', 'v', cache => 'tpc');
 BEGIN;
 SELECT cache_set('k', 'w', cache => 'tpc');
 PREPARE TRANSACTION 'pgcache';
--- Not yet, for the session that wrote it neither.
+-- Before COMMIT PREPARED the change is not visible, in the session that wrote it either.
 SELECT cache_get('k', 'tpc');
 SELECT gid, cache, owner = current_user AS mine, age >= '0' AS aged, whole_cache FROM pgcache.prepared;
 COMMIT PREPARED 'pgcache';
 SELECT cache_get('k', 'tpc');
 SELECT count(*) FROM pgcache.prepared;
 
--- By every way of writing, plain SQL and definitions included: all is as before after ROLLBACK PREPARED.
+-- ROLLBACK PREPARED undoes every kind of write, plain SQL and DDL included.
 BEGIN;
 INSERT INTO tpc VALUES ('new', 'v');
 PREPARE TRANSACTION 'pgcache';
@@ -79,14 +79,14 @@ PREPARE TRANSACTION 'pgcache';
 ROLLBACK PREPARED 'pgcache';
 SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 BEGIN;
--- Also where the session asks for no triggers.
+-- Also with session_replication_role = replica, which disables ordinary triggers.
 SET LOCAL session_replication_role = replica;
 INSERT INTO tpc VALUES ('new', 'v');
 PREPARE TRANSACTION 'pgcache';
 ROLLBACK PREPARED 'pgcache';
 SELECT cache_get('k', 'tpc'), cache_get('new', 'tpc'), (SELECT string_agg(key || ' ' || value, ', ') FROM tpc);
 
--- And done after COMMIT PREPARED.
+-- COMMIT PREPARED applies the changes.
 BEGIN;
 SELECT cache_delete('k', 'tpc');
 INSERT INTO tpc VALUES ('new', 'v');
@@ -99,14 +99,14 @@ PREPARE TRANSACTION 'pgcache';
 COMMIT PREPARED 'pgcache';
 SELECT cache_get('new', 'tpc'), cache_count('tpc');
 
--- A watched cache has something to tell, as NOTIFY has.
+-- A change of a watched cache sends a notification, so PREPARE is refused, as after NOTIFY.
 SELECT cache_watch('tpc') IS NOT NULL AS watched;
 BEGIN;
 SELECT cache_set('k', 'w', cache => 'tpc');
 PREPARE TRANSACTION 'pgcache';
 SELECT cache_unwatch('tpc');
 
--- A transaction that only reads, and one after an aborted one.
+-- A transaction that only reads, and one after a rollback.
 BEGIN;
 SELECT cache_get('k', 'tpc');
 PREPARE TRANSACTION 'pgcache';
@@ -119,7 +119,7 @@ CREATE TABLE tpc_other (i int);
 PREPARE TRANSACTION 'pgcache';
 COMMIT PREPARED 'pgcache';
 DROP TABLE tpc_other;
--- A cache is made and dropped so, too.
+-- A prepared transaction can also create and drop a cache.
 BEGIN;
 SELECT cache_create('tpc_made');
 SELECT cache_set('k', 'v', cache => 'tpc_made');

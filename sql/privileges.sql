@@ -1,5 +1,5 @@
--- Who may call what: for each function exactly the privileges of the reference, and ownership.
-SET pgcache.show_expired = on; -- for a look at what is stored
+-- Each function requires exactly the privileges that the reference names, or ownership.
+SET pgcache.show_expired = on; -- lets plain SQL see the stored rows
 CREATE ROLE regress_pgcache_user;
 CREATE ROLE regress_pgcache_owner;
 SELECT cache_create('p'), cache_create('p_other');
@@ -26,7 +26,7 @@ INSERT INTO call (needs, statement) VALUES
     ('{SELECT,DELETE}', $$SELECT cache_take('k', 'p')$$), ('{SELECT,DELETE}', $$SELECT cache_delete_if('k', 'v', 'p')$$), ('{SELECT,DELETE}', $$SELECT cache_delete_if('k', NULL, 'p')$$),
     ('{TRUNCATE}', $$SELECT cache_clear('p')$$);
 
--- What a role may do that has these privileges and no others; all is rolled back by an error at the end.
+-- Returns whether a role with only these privileges may run the statement. An error at the end rolls everything back.
 CREATE FUNCTION may(privileges text[], statement text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF cardinality(privileges) > 0 THEN
@@ -41,12 +41,12 @@ EXCEPTION
 END $$;
 CREATE TEMP TABLE every_privilege AS SELECT ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER'] AS list;
 
--- With what it needs each works, with nothing none does, and with all but one of what it needs none does.
+-- Each call succeeds with its privileges, and fails with none, or with all privileges but one of those that it needs.
 SELECT statement, needs, may(needs, statement) AS with_these, may('{}', statement) AS with_none,
        (SELECT bool_or(may(array_remove(list, one), statement)) FROM every_privilege, unnest(needs) AS one) AS with_all_but_one
   FROM call ORDER BY n;
 
--- Ownership: not by any privilege, but by membership.
+-- cache_alter and cache_drop require ownership, directly or by membership; no privilege suffices.
 SELECT s, (SELECT may(list, s) FROM every_privilege) AS with_all
   FROM unnest(ARRAY[$$SELECT cache_alter('p', ttl => '1 hour')$$, $$SELECT cache_drop('p')$$]) AS s;
 GRANT regress_pgcache_owner TO regress_pgcache_user;
@@ -58,11 +58,11 @@ SELECT cache_alter('p', ttl => '1 hour'), cache_drop('p');
 ROLLBACK;
 REVOKE regress_pgcache_owner FROM regress_pgcache_user;
 
--- Nothing on pgcache.main, unless granted; making caches needs CREATE on the schema.
+-- pgcache.main requires a grant; creating a cache requires CREATE on the schema.
 SET ROLE regress_pgcache_user;
 SELECT s, e.state FROM unnest(ARRAY['cache_get(''k'')', 'cache_set(''k'', ''v'')', 'cache_delete(''k'')', 'cache_clear(''pgcache.main'')', 'cache_incr(''k'')',
        'cache_create(''public.mine'')', 'cache_create(''pgcache.mine'')', 'cache_expire(''pgcache.main'')']) AS s, error_of('SELECT ' || s) AS e;
--- Without a cache, expire takes those that the caller may delete from: none.
+-- Without a cache, cache_expire sweeps the caches on which the caller has DELETE: here none.
 SELECT cache_expire();
 RESET ROLE;
 GRANT DELETE ON p TO regress_pgcache_user;
@@ -74,14 +74,14 @@ SELECT count(*) FILTER (WHERE expires_at < now()) FROM p;
 SELECT count(*) FROM p_other;
 REVOKE DELETE ON p FROM regress_pgcache_user;
 
--- Privileges on columns are not privileges on the cache.
+-- Privileges on columns do not suffice.
 GRANT SELECT (key, value, expires_at), INSERT (key, value, expires_at), UPDATE (key, value, expires_at) ON p TO regress_pgcache_user;
 SET ROLE regress_pgcache_user;
 SELECT s, e.state FROM unnest(ARRAY['cache_get(''k'', ''p'')', 'cache_set(''k'', ''v'', cache => ''p'')']) AS s, error_of('SELECT ' || s) AS e;
 RESET ROLE;
 REVOKE ALL (key, value, expires_at) ON p FROM regress_pgcache_user;
 
--- A view runs functions as its reader, a SECURITY DEFINER function as its owner. A privilege taken away counts at once.
+-- A view calls functions as its reader, a SECURITY DEFINER function as its owner. A REVOKE takes effect at once.
 CREATE VIEW p_view AS SELECT cache_get('k', 'p');
 CREATE FUNCTION p_definer() RETURNS text LANGUAGE sql SECURITY DEFINER SET search_path = public AS $$SELECT cache_get('k', 'p')$$;
 GRANT SELECT ON p_view TO regress_pgcache_user;
@@ -98,7 +98,8 @@ SET ROLE regress_pgcache_user;
 SELECT state FROM error_of('SELECT * FROM p_view');
 RESET ROLE;
 
--- Triggers on a cache are code of its owner: who sweeps all caches does not lend him his rights, now or at commit.
+-- The triggers on a cache are its owner's code: a role that sweeps all caches does not run them with its own rights,
+-- neither at once nor at the commit.
 CREATE FUNCTION p_note() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE NOTICE '% runs as %', TG_NAME, current_user;
@@ -113,7 +114,7 @@ DROP TRIGGER after_delete ON p;
 CREATE CONSTRAINT TRIGGER at_commit AFTER DELETE ON p DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION p_note();
 INSERT INTO p VALUES ('dead', 'v', clock_timestamp() - interval '1 s');
 SELECT state FROM error_of('SELECT cache_expire()');
--- A sweep of this one cache, like any DELETE from it, is the caller's own choice.
+-- A caller who names the cache accepts its triggers, as with any DELETE.
 SET ROLE regress_pgcache_owner;
 SELECT cache_expire('p');
 RESET ROLE;

@@ -5,11 +5,11 @@ SELECT c.cache, l.allowed, l.remaining, l.retry_after = '0' AS at_once
 SELECT allowed, remaining, retry_after BETWEEN '59 minutes' AND '1 hour' AS the_rest FROM cache_rate_limit('k', 2, '1 hour', 'c');
 SELECT allowed, remaining FROM cache_rate_limit('k', 2, '1 hour', 'cj');
 SELECT allowed, remaining FROM cache_rate_limit('k', 2, '1 hour', 'cb');
--- Keys are limited one by one; a higher limit lets more through; the window's end stays.
+-- Each key has its own limit; a higher limit admits more calls, and the end of the window stays.
 SELECT allowed, remaining FROM cache_rate_limit('other', 2, '1 hour', 'c');
 SELECT allowed, remaining FROM cache_rate_limit('k', 5, '9 hours', 'c');
 SELECT cache_get('k', 'c'), cache_ttl('k', 'c') <= '1 hour' AS window_stays;
--- A new window.
+-- A new window starts after the old one.
 SELECT allowed FROM cache_rate_limit('short', 1, '100 ms', 'c');
 SELECT pg_sleep(0.2);
 SELECT allowed, remaining FROM cache_rate_limit('short', 1, '1 hour', 'c');
@@ -17,7 +17,7 @@ SELECT allowed, retry_after FROM cache_rate_limit('ever', 1, cache_forever(), 'c
 SELECT allowed, retry_after FROM cache_rate_limit('ever', 1, cache_forever(), 'c');
 SELECT allowed, remaining FROM cache_rate_limit('in main', 1, '1 hour');
 SELECT cache_delete('in main');
--- What is refused.
+-- Invalid arguments, values and privileges.
 \set VERBOSITY sqlstate
 SELECT cache_rate_limit('k', 0, '1 hour', 'c');
 SELECT cache_rate_limit('k', -1, '1 hour', 'c');

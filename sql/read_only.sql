@@ -1,4 +1,4 @@
--- In a read-only transaction reads work and every write is 25006.
+-- In a read-only transaction reads work and every write raises 25006.
 SELECT cache_create('ro');
 SELECT cache_set('k', 'v', cache => 'ro');
 BEGIN READ ONLY;

@@ -1,12 +1,12 @@
--- Dropping the extension, installing it again, and installing it into a schema of its own. Must come last.
+-- Dropping the extension, installing it again, and installing it into another schema. Must run last.
 SELECT cache_create('left_behind', ttl => '1 hour');
 SELECT cache_set('k', 'v', cache => 'left_behind');
 
--- Without CASCADE it says what stands in the way.
+-- Without CASCADE the error names the caches that depend on the extension.
 SELECT state, detail ~ 'left_behind' AS names_it, hint ~ 'CASCADE' AS hint FROM error_of('DROP EXTENSION pgcache');
 SELECT cache_get('k', 'left_behind');
 
--- A function that runs while its extension goes.
+-- A function drops its own extension while it runs.
 CREATE FUNCTION without_extension() RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
     DROP EXTENSION pgcache CASCADE;
@@ -16,7 +16,7 @@ SET client_min_messages = warning;
 SELECT state, message FROM error_of('SELECT cache_schedule_expiry(without_extension())');
 RESET client_min_messages;
 
--- With CASCADE the tables stay, with their rows, as tables; pgcache.main goes with the extension.
+-- With CASCADE the caches stay as plain tables with their rows; pgcache.main is dropped with the extension.
 SET client_min_messages = warning;
 DROP EXTENSION pgcache CASCADE;
 RESET client_min_messages;
@@ -25,8 +25,8 @@ SELECT count(*) FROM pg_trigger WHERE tgrelid = 'left_behind'::regclass;
 SELECT to_regclass('pgcache.main'), to_regnamespace('pgcache');
 SELECT count(*) FROM pg_proc WHERE proname LIKE 'cache\_%';
 
--- Again, in this session that has used it before.
-SET client_min_messages = warning; -- a server without preload has something to say
+-- A new installation in the session that used the old one.
+SET client_min_messages = warning; -- without preload the server raises a notice
 CREATE EXTENSION pgcache;
 RESET client_min_messages;
 SELECT cache FROM pgcache.caches;
@@ -36,13 +36,13 @@ SELECT state FROM error_of($$SELECT cache_create('left_behind', if_not_exists =>
 DROP TABLE left_behind;
 SELECT cache_create('left_behind'), cache_set('k', 'v', cache => 'pgcache.main');
 
--- When only pgcache.main is left, nothing stands in the way.
+-- With no cache but pgcache.main, DROP EXTENSION needs no CASCADE.
 DROP TABLE left_behind;
 DROP EXTENSION pgcache;
 
--- Into a schema of its own, which is not on the path.
+-- An installation into a schema that is not in the search_path.
 CREATE SCHEMA "Cache Schema";
-SET client_min_messages = warning; -- a server without preload has something to say
+SET client_min_messages = warning; -- without preload the server raises a notice
 CREATE EXTENSION pgcache SCHEMA "Cache Schema";
 RESET client_min_messages;
 SELECT count(*) AS elsewhere FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
@@ -56,10 +56,10 @@ SELECT "Cache Schema".cache_drop('elsewhere');
 DROP EXTENSION pgcache;
 DROP SCHEMA "Cache Schema";
 
--- A schema pgcache that belongs to somebody else is not taken over.
+-- An existing schema pgcache is not taken over.
 CREATE SCHEMA pgcache;
 SELECT state FROM error_of('CREATE EXTENSION pgcache');
 DROP SCHEMA pgcache;
-SET client_min_messages = warning; -- a server without preload has something to say
+SET client_min_messages = warning; -- without preload the server raises a notice
 CREATE EXTENSION pgcache;
 RESET client_min_messages;

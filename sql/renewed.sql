@@ -1,8 +1,8 @@
--- What plain SQL writes over an expired row is there for the next SELECT, and no expression sees the dead one.
+-- A row that plain SQL writes over an expired row is visible to the next SELECT; no expression sees the expired row.
 SET client_min_messages = warning;
 SELECT cache_create('renewed');
 ALTER TABLE renewed ADD COLUMN n int DEFAULT 0, ADD COLUMN tag text UNIQUE;
--- One live row and one expired one; the number counts on.
+-- Resets the table to one live row and one expired row.
 CREATE PROCEDURE start_over() LANGUAGE sql AS $$
     TRUNCATE renewed;
     INSERT INTO renewed (key, value, expires_at, n) VALUES ('live', 'old', clock_timestamp() + interval '1 hour', 40), ('dead', 'old', clock_timestamp() - interval '1 s', 40);
@@ -16,7 +16,7 @@ INSERT INTO renewed (key, value) VALUES ('dead', 'new');
 TABLE now_there;
 TABLE stored;
 INSERT INTO renewed (key, value) VALUES ('live', 'new');
--- An upsert, as stock software writes it; and one that counts.
+-- Upserts: as common software writes them, and one that counts.
 CALL start_over();
 INSERT INTO renewed (key, value) VALUES ('dead', 'new'), ('live', 'new') ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value;
 TABLE now_there;
@@ -33,7 +33,7 @@ MERGE INTO renewed AS r USING (VALUES ('dead'), ('live'), ('fresh')) AS s (key) 
  WHEN MATCHED THEN UPDATE SET n = r.n + 1
  WHEN NOT MATCHED THEN INSERT (key, value, n) VALUES (s.key, 'merged', 1);
 TABLE now_there;
--- A row that comes from a query, from a CTE, by a view, by a function, and a key that is changed.
+-- INSERT from a query, in a CTE, through a view and by a prepared statement, and an UPDATE of the key.
 CALL start_over();
 INSERT INTO renewed (key, value) SELECT k, 'selected' FROM unnest('{dead,fresh}'::text[]) AS k;
 TABLE now_there;
@@ -55,7 +55,7 @@ EXECUTE put('dead');
 EXECUTE put('live');
 RESET plan_cache_mode;
 
--- A row that expires while it is being changed is not in its own way; another one that has expired is.
+-- A row that expires during its own update does not block it; another expired row is replaced.
 CREATE FUNCTION until_dead() RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_sleep_until(expires_at + '10 ms') FROM renewed AS pgcache_c WHERE key = 'soon';
@@ -81,7 +81,7 @@ INSERT INTO renewed (key) VALUES ('live') ON CONFLICT (key) DO UPDATE SET key = 
 TABLE now_there;
 TABLE stored;
 
--- COPY, with a condition of its own and without.
+-- COPY, with and without a WHERE condition.
 CALL start_over();
 COPY renewed (key, value) FROM STDIN;
 dead	copied
@@ -120,13 +120,13 @@ dead	copied
 \.
 RESET pgcache.show_expired;
 
--- The same key twice in a statement is what it always was.
+-- The same key twice in one statement behaves as in any table.
 CALL start_over();
 INSERT INTO renewed (key, value) VALUES ('dead', 'one'), ('dead', 'two');
 INSERT INTO renewed (key, value) VALUES ('dead', 'one'), ('dead', 'two') ON CONFLICT (key) DO UPDATE SET value = EXCLUDED.value;
 INSERT INTO renewed (key, value) VALUES ('dead', 'one'), ('dead', 'two') ON CONFLICT DO NOTHING;
 TABLE now_there;
--- A statement that fails leaves everything.
+-- A failed statement or a rollback keeps the expired row.
 CALL start_over();
 INSERT INTO renewed (key, value) VALUES ('dead', 'new'), ('live', 'new');
 TABLE stored;
@@ -145,7 +145,7 @@ INSERT INTO renewed (key, value) VALUES ('dead', 'serializable');
 TABLE now_there;
 COMMIT;
 
--- Who may only insert writes over an expired row as well; and removes nothing by calling the function.
+-- A role with only INSERT also writes over an expired row, but cannot remove the row by calling the function itself.
 CALL start_over();
 CREATE ROLE regress_pgcache_writer;
 GRANT INSERT ON renewed TO regress_pgcache_writer;
@@ -165,7 +165,7 @@ dead	copied by another
 \.
 RESET ROLE;
 TABLE now_there;
--- A row that a policy hides from the writer is no less dead.
+-- An expired row is replaced even if a policy hides it from the writer.
 ALTER TABLE renewed ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
 CREATE POLICY own ON renewed USING (value = 'mine') WITH CHECK (true);
 ALTER TABLE renewed NO FORCE ROW LEVEL SECURITY;
@@ -178,7 +178,7 @@ RESET ROLE;
 ALTER TABLE renewed DISABLE ROW LEVEL SECURITY, NO FORCE ROW LEVEL SECURITY;
 TABLE now_there;
 
--- Triggers of the cache's own see the dead row go, as in a sweep, and no other change of it.
+-- User-defined triggers see the DELETE of the expired row, as in a sweep, and no other change of it.
 CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE INFO '% %: % -> %', TG_WHEN, TG_OP, OLD.value, NEW.value;
@@ -190,7 +190,7 @@ INSERT INTO renewed (key, value) VALUES ('dead', 'told') ON CONFLICT (key) DO UP
 DROP TRIGGER tell ON renewed;
 TABLE now_there;
 
--- Asked for by name expired rows are there for what is written, too.
+-- With pgcache.show_expired, expired rows also conflict with writes.
 CALL start_over();
 SET pgcache.show_expired = on;
 INSERT INTO renewed (key, value) VALUES ('dead', 'new');
@@ -203,7 +203,7 @@ SELECT cache_get('dead', 'renewed');
 SELECT * FROM pgcache.verify('renewed');
 
 
--- A table with nothing of the user's own, whose dead rows go past the executor.
+-- Without user-defined objects on the table, expired rows are removed without the executor.
 SELECT cache_create('renewed_plain');
 INSERT INTO renewed_plain SELECT 'k' || n, 'old', clock_timestamp() - interval '1 s' FROM generate_series(1, 1000) AS n;
 INSERT INTO renewed_plain SELECT 'k' || n, 'new' FROM generate_series(501, 1500) AS n ON CONFLICT (key) DO UPDATE SET value = 'not this';

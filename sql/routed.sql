@@ -1,10 +1,10 @@
--- Caches that are partitions of a table that is none: what is written through that table finds no expired row
--- in its way.
+-- Caches as partitions of a plain table: a write through that table replaces expired rows instead of
+-- conflicting with them.
 SET client_min_messages = warning;
 CREATE FUNCTION triggers(OUT cache regclass, OUT is_copy boolean) RETURNS SETOF record LANGUAGE sql AS $$
     SELECT tgrelid::regclass, tgparentid <> 0 FROM pg_trigger WHERE tgname = 'pgcache_renew' ORDER BY tgrelid::regclass::text
 $$;
--- Partitioned by another column than the key; the caches have other numbers for their columns, one was attached.
+-- The partition key is not the cache key; the caches have another order of columns, and one of them was attached.
 CREATE TABLE entries (region text, key text COLLATE "C", value text, expires_at timestamptz) PARTITION BY LIST (region);
 SELECT cache_create('eu', ttl => '1 hour');
 ALTER TABLE eu ADD region text;
@@ -26,7 +26,7 @@ INSERT INTO entries VALUES ('eu', 'b', '1', NULL), ('eu', 'a', '2', NULL) ON CON
 INSERT INTO entries VALUES ('us', 'a', '2', NULL);
 MERGE INTO entries AS e USING (VALUES ('eu', 'c'), ('us', 'b'), ('eu', 'a')) AS v (r, k) ON e.region = v.r AND e.key = v.k
  WHEN MATCHED THEN UPDATE SET value = value || ' merged' WHEN NOT MATCHED THEN INSERT VALUES (v.r, v.k, 'merged', NULL);
--- A key that changes; and a row that goes from one to the other.
+-- An update of the key, and a row that moves from one cache to the other.
 UPDATE entries SET key = 'd' WHERE region = 'eu' AND key = 'c';
 UPDATE entries SET region = 'us', key = 'd' WHERE region = 'eu' AND key = 'd';
 COPY entries (region, key, value) FROM stdin;
@@ -35,20 +35,20 @@ eu	c	copied
 \.
 SELECT region, key, value FROM entries ORDER BY 1, 2, 3;
 SELECT key, value FROM cache_scan(cache => 'us');
--- The cache's own DEFAULT is not asked for by Postgres: what is left out gets that of the table that is written.
+-- Postgres uses the DEFAULT of the table that the statement names, not that of the cache.
 INSERT INTO entries (region, key) VALUES ('eu', 'ttl');
 SELECT expires_at FROM eu WHERE key = 'ttl';
--- Where a session asks to see expired rows they are in its way.
+-- With pgcache.show_expired, expired rows conflict with writes.
 SELECT dead();
 SET pgcache.show_expired = on;
 INSERT INTO entries VALUES ('eu', 'a', '1', NULL);
 RESET pgcache.show_expired;
--- What fires before it may make the key.
+-- A BEFORE trigger that fires earlier may set the key.
 CREATE FUNCTION other_key() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.key := 'b'; RETURN NEW; END $$;
 CREATE TRIGGER before BEFORE INSERT ON eu FOR EACH ROW EXECUTE FUNCTION other_key();
 INSERT INTO entries VALUES ('eu', 'none', '1', NULL) RETURNING key;
 DROP TRIGGER before ON eu;
--- No rights on the cache, nor a right to delete; the trigger is the owner's to make.
+-- The writer needs no privileges on the cache, and no DELETE; only the owner may create the trigger.
 CREATE ROLE regress_pgcache_routed;
 GRANT INSERT ON entries TO regress_pgcache_routed;
 GRANT TRIGGER, SELECT, INSERT ON us TO regress_pgcache_routed;
@@ -57,7 +57,7 @@ INSERT INTO entries VALUES ('eu', 'a', 'theirs', NULL), ('us', 'a', 'theirs', NU
 CREATE TRIGGER mine BEFORE INSERT ON us FOR EACH ROW EXECUTE FUNCTION pgcache.renew_row();
 RESET ROLE;
 SELECT region, key, value FROM entries ORDER BY 1, 2;
--- It goes with the partition.
+-- The trigger is dropped when the partition is detached.
 ALTER TABLE entries DETACH PARTITION eu;
 SELECT * FROM triggers();
 SELECT cache_detach('us');
@@ -66,7 +66,7 @@ BEGIN;
 ALTER TABLE entries ATTACH PARTITION eu FOR VALUES IN ('eu');
 ROLLBACK;
 SELECT * FROM triggers();
--- Deeper, with a unique key of the whole: a table whose partition has partitions, of which some are a cache's.
+-- Several levels with a unique key: a partition of a partition is a partitioned cache.
 CREATE TABLE whole (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY RANGE (key);
 CREATE TABLE middle PARTITION OF whole FOR VALUES FROM (MINVALUE) TO ('n') PARTITION BY LIST (key);
 CREATE TABLE parts (expires_at timestamptz, value text, key text COLLATE "C" PRIMARY KEY) PARTITION BY HASH (key);
@@ -91,7 +91,7 @@ SELECT tableoid::regclass, count(*) FROM parts GROUP BY 1 ORDER BY 1;
 ALTER TABLE middle DETACH PARTITION parts;
 SELECT * FROM triggers();
 SELECT cache_detach('parts');
--- A table that is a partition already becomes a cache by hand, as a dump makes it, of an older version too.
+-- An existing partition becomes a hand-made cache, as in a dump, also one from an older version.
 CREATE TABLE by_hand PARTITION OF whole FOR VALUES FROM ('n') TO (MAXVALUE);
 CREATE TRIGGER pgcache_record AFTER INSERT OR UPDATE OR DELETE ON by_hand FOR EACH ROW EXECUTE FUNCTION pgcache.record('ttl=PT3600S');
 SELECT * FROM triggers();

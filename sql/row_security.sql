@@ -1,5 +1,5 @@
--- Row-level security on a cache: every function sees and changes what the caller's policies allow.
-SET pgcache.show_expired = on; -- for a look at what is stored
+-- Row-level security on a cache: every function sees and changes only rows that the caller's policies allow.
+SET pgcache.show_expired = on; -- lets plain SQL see the stored rows
 CREATE ROLE regress_pgcache_tenant;
 SELECT cache_create('rls');
 SELECT cache_set_many('{a:1,a:2,b:1}', '{1,2,3}', cache => 'rls');
@@ -7,7 +7,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE, TRUNCATE ON rls TO regress_pgcache_tenant;
 ALTER TABLE rls ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own ON rls TO regress_pgcache_tenant USING (key LIKE 'a:%');
 
--- The owner, to whom it does not apply, warms the plans of this session first.
+-- The owner, to whom the policies do not apply, first caches the plans of this session.
 SELECT cache_get('b:1', 'rls'), cache_exists('b:1', 'rls'), cache_count('rls'), cache_incr_existing('b:1', 0, 'rls');
 SELECT cache_keys(cache => 'rls');
 SET ROLE regress_pgcache_tenant;
@@ -30,7 +30,7 @@ SELECT cache_set('a:3', 'x', cache => 'rls'), cache_incr('a:1', cache => 'rls'),
 RESET ROLE;
 SELECT key, value FROM rls ORDER BY key;
 
--- Sweeps, too; and without SELECT nothing is lent: policies are about the caller.
+-- Sweeps obey the policies. Without SELECT even a delete fails, because policies apply to the caller, not to the owner.
 UPDATE rls SET expires_at = clock_timestamp() - interval '1 s' WHERE key IN ('a:3', 'b:1');
 SET ROLE regress_pgcache_tenant;
 SELECT cache_expire('rls'), cache_expire();
@@ -43,7 +43,7 @@ SELECT state FROM error_of($$SELECT cache_get('a:1', 'rls')$$);
 RESET ROLE;
 GRANT SELECT ON rls TO regress_pgcache_tenant;
 
--- Policies that depend on the session hold at each call.
+-- Policies that depend on a session's settings apply at each call.
 CREATE POLICY session ON rls TO regress_pgcache_tenant USING (key = current_setting('regress.key', true));
 SET ROLE regress_pgcache_tenant;
 SELECT cache_exists('b:1', 'rls');
@@ -52,13 +52,13 @@ RESET ROLE;
 SELECT cache_persist('b:1', 'rls'), cache_set('b:1', 'back', cache => 'rls');
 SET ROLE regress_pgcache_tenant;
 SELECT cache_get('b:1', 'rls'), set_config('regress.key', 'none', false), cache_get('b:1', 'rls');
--- row_security = off asks for an error instead of silence.
+-- With row_security = off an error is raised instead of hiding rows.
 SET row_security = off;
 SELECT state FROM error_of($$SELECT cache_get('a:1', 'rls')$$);
 RESET row_security;
 RESET ROLE;
 
--- The owner is subject to it when it is forced.
+-- The owner is subject to the policies if they are forced.
 ALTER TABLE rls OWNER TO regress_pgcache_tenant;
 SET ROLE regress_pgcache_tenant;
 SELECT cache_get('b:1', 'rls');

@@ -1,4 +1,4 @@
--- A caller's search_path, with operators and functions of his own in front, changes nothing.
+-- A search_path that begins with the caller's own operators and functions changes nothing.
 SELECT cache_create('public.path'), cache_create('public.path_json', value_type => 'jsonb'), cache_create('public.path_bytes', value_type => 'bytea');
 SELECT cache_set('k', '1', cache => 'path'), cache_set('k', '1', cache => 'path_json'), cache_set('k', '1', cache => 'path_bytes');
 CREATE SCHEMA trap;
@@ -27,7 +27,7 @@ CREATE DOMAIN trap.jsonb AS pg_catalog.jsonb CHECK (false);
 CREATE TABLE trap.path (key pg_catalog.text COLLATE "C" PRIMARY KEY, value pg_catalog.text, expires_at pg_catalog.timestamptz);
 CREATE TABLE trap.pg_trigger (i int);
 
--- A new session, so that every statement is planned under this path.
+-- A new session, so that every statement is planned under this search_path.
 \c
 SET search_path = trap, pg_catalog, public;
 SET client_min_messages = warning;
@@ -46,10 +46,10 @@ SELECT cache::pg_catalog.text, storage FROM pgcache.caches WHERE cache::oid OPER
 SELECT public.cache_create('public.path2', ttl => '1 hour', value_type => 'pg_catalog.jsonb', max_entries => 3);
 SELECT public.cache_alter('public.path2', grace => '1 hour'), public.cache_create('public.path2', if_not_exists => true);
 SELECT public.cache_clear('public.path2'), public.cache_drop('public.path2');
--- The trap works.
+-- The operators of the trap are in effect.
 \set VERBOSITY sqlstate
 SELECT 'a' = 'b'::pg_catalog.text;
--- An empty path will do, and one that changes from call to call.
+-- An empty search_path, and one that changes between two calls.
 SET search_path = '';
 SELECT public.cache_set('k', 'v', cache => 'public.path'), public.cache_get('k', 'public.path'), public.cache_incr('n', cache => 'public.path_bytes');
 SET search_path = trap, public;

@@ -1,4 +1,4 @@
--- The settings: unit, context, range, default; who may change what.
+-- The settings: unit, context, range, default, and whether a session may change them.
 SELECT name, unit, context, vartype, min_val, max_val, boot_val FROM pg_settings WHERE name LIKE 'pgcache.%' ORDER BY name COLLATE "C";
 SELECT name, short_desc, extra_desc FROM pg_settings WHERE name LIKE 'pgcache.%' ORDER BY name COLLATE "C";
 

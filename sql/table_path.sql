@@ -1,7 +1,7 @@
--- Plain tables are read and written directly, all others by plans; what a call does is the same.
+-- Functions access plain tables directly and all other tables by plans, with equal results.
 SET pgcache.table_path = auto;
 
--- Says the way that the calls in a statement have taken, and how often.
+-- Returns which access the calls in a statement used, and how often.
 CREATE FUNCTION way(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE before record; after record; way text := '';
 BEGIN
@@ -12,7 +12,7 @@ BEGIN
     IF after.plan > before.plan THEN way := trim(way || ' plan ' || after.plan - before.plan); END IF;
     RETURN way;
 END $$;
--- The same for a set, a touch, an increment and a delete, and for a read, of a cache.
+-- Runs a set, a touch, an increment and a delete on a cache, and then a read; returns the access of each group.
 CREATE FUNCTION ways(cache regclass, OUT writes text, OUT reads text) LANGUAGE plpgsql AS $$
 BEGIN
     SET LOCAL pgcache.hot_tier = off;
@@ -34,12 +34,12 @@ SET pgcache.table_path = plan;
 SELECT * FROM ways('plain');
 SET pgcache.table_path = auto;
 
--- One snapshot for the whole transaction: writes leave conflicts to the executor.
+-- With one snapshot for the whole transaction, writes leave conflicts to the executor.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT * FROM ways('plain');
 ROLLBACK;
 
--- A user's own trigger fires.
+-- A user-defined trigger fires.
 CREATE FUNCTION shout() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.value := upper(NEW.value); RETURN NEW; END $$;
 CREATE TRIGGER shout BEFORE INSERT OR UPDATE ON plain FOR EACH ROW EXECUTE FUNCTION shout();
 SELECT * FROM ways('plain');
@@ -47,7 +47,7 @@ SELECT cache_set('a', 'loud', cache => 'plain'), cache_get('a', 'plain');
 DROP TRIGGER shout ON plain;
 SELECT * FROM ways('plain');
 
--- A plain index of the user's own is kept up, whether the update is HOT or not; a unique one refuses.
+-- A plain user-defined index is maintained by HOT and other updates; a unique one raises its error.
 CREATE INDEX plain_value ON plain (value);
 SELECT * FROM ways('plain');
 SELECT cache_set('i' || i, 'v' || i % 7, cache => 'plain') IS NULL AS set FROM generate_series(1, 3) AS i;
@@ -71,7 +71,7 @@ CREATE INDEX plain_partial ON plain (value) WHERE value > 'x';
 SELECT * FROM ways('plain');
 DROP INDEX plain_partial;
 
--- Columns of the user's own: one that may stay NULL is kept by updates; others need the executor.
+-- User-defined columns: updates keep a column that may be NULL; other columns require the executor.
 ALTER TABLE plain ADD COLUMN dropped int DEFAULT 7;
 ALTER TABLE plain DROP COLUMN dropped;
 ALTER TABLE plain ADD COLUMN note text;
@@ -99,7 +99,7 @@ SELECT cache_set('i10', 'x', cache => 'plain');
 ALTER TABLE plain DROP COLUMN given;
 SELECT * FROM ways('plain');
 
--- What a statement checks is checked.
+-- Constraints, foreign keys, rules and inheritance behave as in plain SQL.
 ALTER TABLE plain ADD CONSTRAINT short CHECK (length(value) < 20);
 \set VERBOSITY sqlstate
 SELECT cache_set('long', repeat('x', 20), cache => 'plain');
@@ -124,12 +124,12 @@ CREATE TABLE child () INHERITS (plain);
 SELECT way($$SELECT cache_set('i9', 'x', cache => 'plain')$$);
 DROP TABLE child;
 
--- Row-level security, also for who is not subject to it.
+-- Row-level security, also for a role that is not subject to it.
 ALTER TABLE plain ENABLE ROW LEVEL SECURITY;
 SELECT * FROM ways('plain');
 ALTER TABLE plain DISABLE ROW LEVEL SECURITY;
 
--- A published table: row filters and replica identities are the executor's business.
+-- The executor handles the row filters and replica identities of a published table.
 SET client_min_messages = error;
 CREATE PUBLICATION kept_only FOR TABLE kept;
 RESET client_min_messages;
@@ -137,12 +137,12 @@ SELECT * FROM ways('kept');
 DROP PUBLICATION kept_only;
 SELECT * FROM ways('kept');
 
--- A new primary key, by rebuilding or by another name.
+-- A rebuilt primary key, also by REINDEX CONCURRENTLY.
 REINDEX TABLE kept;
 REINDEX INDEX CONCURRENTLY kept_pkey;
 SELECT * FROM ways('kept');
 
--- Columns in another order, and a key that was toasted out of the caller's row.
+-- Another order of columns, and a key that is stored out of line in the caller's table.
 CREATE TABLE odd (expires_at timestamptz, junk int, value text, key text COLLATE "C" PRIMARY KEY);
 ALTER TABLE odd DROP COLUMN junk;
 CREATE TRIGGER pgcache_record AFTER INSERT OR UPDATE OR DELETE ON odd FOR EACH ROW EXECUTE FUNCTION pgcache.record();
@@ -158,7 +158,7 @@ ALTER TABLE source ALTER COLUMN k SET STORAGE EXTENDED;
 INSERT INTO source SELECT repeat('short ', 340);
 SELECT cache_set(k, k, cache => 'odd'), cache_get(k, 'odd') = k AS same, cache_delete(k, 'odd') FROM source;
 
--- A session sees its own writes at once, and what a savepoint takes back is gone.
+-- A session sees its own writes at once, and not those that a savepoint has rolled back.
 BEGIN;
 SELECT cache_set('s', '1', cache => 'odd'), cache_get('s', 'odd');
 SAVEPOINT a;
@@ -169,18 +169,18 @@ SELECT cache_get('s', 'odd'), cache_get('t', 'odd'), cache_get('k', 'odd');
 SELECT cache_incr('n', 5, cache => 'odd'), cache_incr('n', 5, cache => 'odd'), (SELECT value FROM odd WHERE key = 'n');
 COMMIT;
 SELECT key, value FROM odd ORDER BY key;
--- A statement that has changed the row itself, and one whose row a call has changed.
+-- A call on a row that its own statement has updated.
 WITH u AS (UPDATE odd SET value = '20' WHERE key = 'n' RETURNING key) SELECT cache_incr(key, 1, cache => 'odd') FROM u;
 SELECT value FROM odd WHERE key = 'n';
 
--- The figures of the server count what is done directly.
+-- The server's statistics count direct writes.
 BEGIN;
 SELECT n_tup_ins AS i, n_tup_upd AS u, n_tup_hot_upd AS h, n_tup_del AS d FROM pg_stat_xact_user_tables WHERE relname = 'odd' \gset
 SELECT cache_set('new', '1', cache => 'odd'), cache_set('new', '2', cache => 'odd'), cache_delete('new', 'odd');
 SELECT n_tup_ins - :i AS inserted, n_tup_upd - :u AS updated, n_tup_hot_upd - :h AS hot, n_tup_del - :d AS deleted FROM pg_stat_xact_user_tables WHERE relname = 'odd';
 COMMIT;
 
--- Values that live outside of their row leave nothing behind when they are overwritten or removed.
+-- Values in the TOAST table leave nothing behind when they are overwritten or removed.
 SELECT cache_create('large');
 CREATE FUNCTION large(salt text) RETURNS text LANGUAGE sql AS $$ SELECT string_agg(md5(i || salt), '') FROM generate_series(1, 500) AS i $$;
 SELECT way($$SELECT cache_set('big', large('a'), cache => 'large')$$);

@@ -1,4 +1,4 @@
--- A write is gone with its transaction or savepoint, whatever function made it; nothing half-written stays after an error.
+-- A rollback of the transaction or savepoint undoes any function's write, and an error leaves nothing half-written.
 SELECT cache_create('tx');
 SELECT cache_set_many('{k,n,old}', '{v,1,x}', cache => 'tx');
 CREATE VIEW tx_now AS SELECT string_agg(key || '=' || coalesce(value, '-'), ' ' ORDER BY key) AS entries FROM cache_scan(cache => 'tx');
@@ -36,7 +36,7 @@ RELEASE c;
 COMMIT;
 TABLE tx_now;
 
--- A cache that is made, used, changed and dropped inside of one transaction and its savepoints.
+-- A cache that is created, used, altered and dropped within one transaction and its savepoints.
 BEGIN;
 SELECT cache_create('inner_cache', ttl => '1 hour');
 SAVEPOINT a;
@@ -52,7 +52,7 @@ SELECT cache_get('k', 'inner_cache');
 ROLLBACK;
 SELECT to_regclass('inner_cache');
 
--- An error takes back what its statement did before it, and the session goes on.
+-- An error undoes the earlier writes of its statement, and the session continues.
 SELECT state FROM error_of($$SELECT cache_set('half', 'v', cache => 'tx'), cache_set(NULL, 'v', cache => 'tx')$$);
 SELECT state FROM error_of($$SELECT cache_set(k, 'v', cache => 'tx') FROM unnest(ARRAY['h1', 'h2', '', 'h3']) AS k$$);
 SELECT state FROM error_of($$SELECT cache_delete('k', 'tx'), cache_incr('k', cache => 'tx'), 1 / 0$$);
@@ -82,7 +82,7 @@ SELECT cache_get('k', 'tx') = (SELECT value FROM tx WHERE key = 'k') AS same, ca
 SELECT value FROM tx WHERE key = 'k';
 COMMIT;
 
--- Which locks stay: none after a read under READ COMMITTED, the reader's own under REPEATABLE READ, the writer's after a write.
+-- A read keeps no lock under READ COMMITTED, and its lock under REPEATABLE READ; a write keeps its lock.
 CREATE VIEW tx_locks AS SELECT mode FROM pg_locks WHERE relation = 'tx'::regclass AND pid = pg_backend_pid();
 BEGIN;
 SELECT cache_get('k', 'tx'), cache_exists('k', 'tx'), (SELECT count(*) FROM cache_get_many('{k,n}', 'tx')), (SELECT found FROM cache_lookup('k', 'tx'));

@@ -1,4 +1,4 @@
--- Three types of values, and every form of function over every type of cache.
+-- Three types of values, and every form of function on every type of cache.
 \set VERBOSITY sqlstate
 SELECT cache_create('t'), cache_create('j', value_type => 'jsonb'), cache_create('b', value_type => 'bytea');
 
@@ -21,7 +21,7 @@ SELECT cache_cas('k', '1', '{', cache => 'j');
 SELECT cache_delete_if('k', '{', cache => 'j');
 SELECT cache_set_many(ARRAY['k', 'new'], ARRAY['1', 'no json'], cache => 'j');
 SELECT cache_get('k', 'j') AS unchanged, cache_exists('new', 'j');
--- Equality is that of jsonb: space, order and repeated names do not count.
+-- jsonb equality: white space, the order of names, and duplicate names make no difference.
 SELECT cache_set_json('k', '{"x": 1, "y": 2}', cache => 'j'), cache_cas('k', '{"y":2,"x":1.0}', '[1]', cache => 'j'),
        cache_delete_if('k', ' [ 1 ] ', 'j'), cache_exists('k', 'j');
 -- JSON's null is a value; SQL's NULL is a negative entry.
@@ -31,7 +31,7 @@ SELECT cache_get('k', 'j'), cache_get_touch('k', '1 hour', 'j'), (SELECT value F
        (SELECT value FROM cache_scan(cache => 'j')), (SELECT value FROM cache_get_many('{k}', 'j')),
        (SELECT value FROM cache_get_many_bytes('{k}', 'j')), cache_take('k', 'j');
 
--- bytea: text functions take and give the text's bytes in the server encoding.
+-- bytea: text functions accept and return the text's bytes in the server encoding.
 SELECT cache_set('k', 'héllo', cache => 'b'), cache_get_bytes('k', 'b'), cache_get('k', 'b');
 SELECT cache_cas('k', 'héllo', 'wörld', cache => 'b'), cache_delete_if('k', 'héllo', 'b'), cache_delete_if('k', 'wörld', 'b');
 SELECT cache_set('k', '\x41', cache => 'b'), cache_get_bytes('k', 'b'), cache_get('k', 'b');
@@ -54,7 +54,7 @@ SELECT cache_exists('k', 'b') AS still_there, cache_delete('k', 'b');
 SELECT cache_set_many_bytes(ARRAY['x', 'y'], ARRAY['\x01', '\xff']::bytea[], cache => 'b'), cache_get_bytes('y', 'b');
 SELECT cache_set_bytes('x', '', cache => 'b'), cache_get_bytes('x', 'b') = '' AS empty, cache_get('x', 'b') = '' AS empty_text;
 
--- A text cache by the functions of the other types.
+-- A text cache with the functions of the other types.
 SELECT cache_set_json('k', '{"a":1}', cache => 't'), cache_get('k', 't'), cache_get_json('k', 't'), cache_get_bytes('k', 't');
 SELECT cache_set_bytes('k', 'plain', cache => 't'), cache_get('k', 't');
 SELECT cache_set_bytes('k', '\xff', cache => 't');
@@ -64,7 +64,7 @@ SELECT cache_get_json('k', 't');
 SELECT cache_get('k', 't') AS unchanged, cache_exists('k2', 't');
 SELECT cache_set('k', '\x41', cache => 't'), cache_get_bytes('k', 't');
 
--- An error inside a read leaves no lock behind, nor does a read.
+-- Neither a failed read nor a successful one keeps a lock.
 BEGIN;
 SELECT state FROM error_of($$SELECT cache_get_json('k', 't')$$);
 SELECT cache_get('k', 't');
