@@ -20,12 +20,12 @@ SIZES = {
     "smoke": {"scale": 0.02, "seconds": 1, "transactions": 500},
 }
 CLIENTS = 8
-CACHES = 3  # of those that setup.sql makes, in the hot tier
-FEW = 5  # transactions, to see that a script needs no option
+CACHES = 3  # caches of setup.sql that use the hot tier
+FEW = 5  # transactions of the run that shows that a script needs no option
 PAST_THE_TIER = ("get_table", "mixed_cache")
 WRITES = {"set": 1, "upsert": 1, "mixed": kd.WRITE_SHARE}  # by the first word of a name: the share of its writes
-OLD = f"key < '{kd.PREFIX}2'"  # those that the setup made
-ROWS = 7  # of run.sh's table
+OLD = f"key < '{kd.PREFIX}2'"  # the entries of the setup
+ROWS = 7  # rows of run.sh's table
 COUNTS = ("script", "transactions", "reads", "hits", "hot_hits", "entries", "overwritten")
 
 
@@ -112,7 +112,7 @@ def counted(server, table):
 
 
 def wanted(name):
-    """Returns the expected share of the transactions for each count, derived from the title of the script."""
+    """Returns the expected share of the transactions for each count, derived from the name of the script."""
     table = table_of(name)
     if table is None:
         return {}
@@ -121,7 +121,7 @@ def wanted(name):
     hits = 0 if name == "get_miss" else (1 - writes) * kd.HIT_RATE
     if not is_plain(table):
         return shares | {"reads": 1 - writes, "hits": hits, "hot_hits": 0 if name in PAST_THE_TIER else hits}
-    # Postgres reads the index for a write as well, so reads of a mix cannot be told apart.
+    # Postgres reads the index for a write as well, so the reads of a mix cannot be distinguished.
     return shares if writes else shares | {"reads": 1, "hits": hits}
 
 

@@ -60,7 +60,8 @@ def rows_of_bars(axis, labels):
 
 
 def panels(title, subtitle, rows):
-    """Draws the workloads side by side, with one list of systems on the left; `rows` are by place."""
+    """Prepares one axis for each workload, side by side, with the systems listed on the left. Returns the figure, and
+    for each axis the place, colour and row of each measured system."""
     systems = [system for system in ALL if any(row["system"] == system.name for row in rows)]
     figure, axes = plt.subplots(1, len(WORKLOADS), figsize=(12, 1.9 + 0.42 * len(systems)), sharey=True)
     head(figure, title, subtitle)

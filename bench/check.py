@@ -31,7 +31,7 @@ def preload(server):
     found = server.entries()
     insist(found == wanted, f"{name} holds {found} of {wanted} entries")
     if server.system.tier and server.setup.tier_mb >= tier_for(wanted, server.setup.value_size):
-        copies = server.tier_entries()  # a cold tier would not measure the tier
+        copies = server.tier_entries()  # with a cold tier, the run would measure the table
         insist(copies >= WARM * wanted, f"{name}: the hot tier holds {copies} of {wanted} entries")
 
 
@@ -54,11 +54,11 @@ def growth(server, job, result, before):
 
 def system(server):
     """Runs the checked pass, outside of the timed runs. Returns the measured shares."""
-    if not server.system.read:  # its reads are counted in every timed run of the driver, each SET is answered OK
+    if not server.system.read:  # the driver counts the reads in every timed run, and the server confirms each SET
         return driver_writes(server)
-    if server.slow_to_scan:  # only a scan shows overwritten values; each run has shown that writes arrive
+    if server.slow_to_scan:  # only a scan shows overwritten values; the timed runs have shown that writes are stored
         return {"hit_rate": hit_rate(server)}
-    return {"hit_rate": hit_rate(server), **pgbench_writes(server)}  # in this order: the writes change values
+    return {"hit_rate": hit_rate(server), **pgbench_writes(server)}  # reads first, because the writes change values
 
 
 def driver_writes(server):

@@ -46,7 +46,7 @@ class Case:
     name: str
     trigger: str = ""
     storage: str = "unlogged"
-    prefix: str = "other"  # of the entries' keys, as many as the source has rows
+    prefix: str = "other"  # prefix of the entries' keys; there are as many entries as source rows
     writer: str = "postgres"
 
 

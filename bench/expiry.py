@@ -22,7 +22,7 @@ SIZES = {
     "smoke": {"repeats": 1, "each": "6", "scale": 0.05, "cases": "b", "systems": "worker,table"},
 }
 MB = 1024**2
-SLICES = 5  # of the second half, for the spread of the latencies
+SLICES = 5  # parts of the second half, for the spread of the latencies
 
 BENCH = 'CREATE UNLOGGED TABLE bench (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz)'
 CACHE = "CREATE EXTENSION pgcache; SELECT cache_create('bench')"
@@ -60,10 +60,10 @@ class Case:
     name: str
     title: str
     keys: int
-    draw: str  # pgbench's meta commands that set :i for a set
-    draw_get: str  # and for a get
+    draw: str  # pgbench's meta commands that draw :i for a set
+    draw_get: str  # pgbench's meta commands that draw :i for a get
     value: str
-    fresh_key: str  # the same for a row number n
+    fresh_key: str  # the key of row number n
     fresh_value: str
     fresh_rows: int
     ttl: tuple  # seconds, from and to

@@ -22,7 +22,7 @@ SIZES = {
     "quick": {"seconds": 1.0, "repeats": 3, "entries": 100_000},
     "smoke": {"seconds": 0.15, "repeats": 1, "entries": 2000, "axes": "clients,caches"},
 }
-FEW = ("redis", "pgcache_memory")  # a quick look keeps the systems whose curves say the most
+FEW = ("redis", "pgcache_memory")  # the systems of a quick run, whose curves say the most
 LARGE = 8192  # bytes of a value: Redis stores a gigabyte a second, so runs are short
 MEMORY_FOR_VALUES = 640 * 1024**2  # entries times value size, along the axis of values
 WORKLOADS = ("read", "write")
@@ -35,7 +35,7 @@ class Axis:
     name: str
     title: str
     unit: str
-    values: dict  # by size of the run
+    values: dict  # the values of the growing quantity, by size of the run
     asks: str  # the question of the chart
     reason: str  # the likely reason of a bend in the curve; a surprise in the figures deserves a better one
     systems: tuple = ("redis", "table_unlogged", "pgcache_hot", "pgcache_memory")

@@ -5,7 +5,7 @@ from .tables import cpu_us
 
 ORDER = ("read", "write", "mixed")
 HEAD = ("", *(f"{name}/s" for name in ORDER), *(f"{name}, CPU µs" for name in ORDER))
-EVEN = 0.9  # of the other or more: no loss that a short run could tell from chance
+EVEN = 0.9  # of the other's rate: from here on a short run cannot distinguish a loss from chance
 NOISE, TICK = 0.2, 0.01  # cores; of a run so short that the clock of processor time did not tick
 BUSY = (
     "Other programs took {} cores meanwhile, so these rates say little: run it again on an idle machine. Compared here "
@@ -42,8 +42,8 @@ def called(system, facts):
 
 
 def conclusions(summary, noise):
-    """Leaves out a sentence whose systems were not measured. `noise`: cores that other programs took. They take more from
-    one busy process than from many, so beside them the rates say nothing and processor time is compared."""
+    """Returns the sentences whose systems were measured. `noise` is the number of cores that other programs used. They
+    slow one busy process down more than many, so if they used too much, processor times are compared, not rates."""
     busy = noise > NOISE
     rates = {(row["system"], row["workload"]): row["tps"] / (max(row["cpu"], TICK) if busy else 1) for row in summary}
     systems = {name for name, _ in rates}

@@ -70,7 +70,7 @@ class Case:
 
     @property
     def keys(self):
-        """In fours, as the distribution counts."""
+        """Returns the number of keys, a multiple of four, because the distribution fills four of five slots."""
         return self.limit * OVER // self.value_size // 4 * 4
 
     @property
@@ -94,7 +94,7 @@ CASES = (
 
 
 def cases_named(names):
-    """A number is a case, too: values of so many bytes in a tier of the default size."""
+    """Returns the cases with these names. A number is a case: values of so many bytes and a tier of default size."""
     own = [Case(name, 64 * MIB, int(name), 0.74, 0.79, "nothing") for name in names.split(",") if name.isdigit()]
     return named([*CASES, *own], names)
 
@@ -167,12 +167,12 @@ def row(case, server, seen, peak_mb):
 
 
 def per_memory(hit_rate, used, limit):
-    """Scales down a hit rate that used more memory than the limit; less memory than the limit earns no bonus."""
+    """Returns the hit rate, reduced in proportion if the server used more memory than the limit."""
     return hit_rate / max(1.0, used / limit)
 
 
 def tier_share(server):
-    """A table cache answers from its table what its tier does not hold: the tier's own hit rate is less."""
+    """Returns the hit rate of the tier alone. It is lower than that of a table cache, whose table answers the rest."""
     if server.system is not HOT:
         return {}
     counted = server.counters()

@@ -111,7 +111,7 @@ def statement(postgres, server, name, requests):
     words += [postgres.bin / "pgbench", *postgres.connection, "-n", "-M", "prepared", "-c", 1, "-t", requests]
     server.clear()
     output([*words, "--random-seed=1", "-D", f"value={kd.value(37)}", "-f", "-", DATABASE], input=f"{draw}{sql};\n")
-    return server.largest(2)  # pgbench looks around with a session of its own first
+    return server.largest(2)  # pgbench first opens another session of its own
 
 
 def redis(options, command, requests):

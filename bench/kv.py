@@ -26,7 +26,7 @@ class Load:
     name: str
     title: str
     clients: int
-    operations: int = 0  # of each client, or events of all
+    operations: int = 0  # operations of each client, or events of all clients
     seconds: float = 0
     published: str = ""
     etcd: str = ""  # the figure of etcd v3 in the same report

@@ -35,8 +35,8 @@ class Load:
     command: str
     pipeline: int = 1
     keys: int = 1
-    rate: tuple = ()  # over Redis, at least: on a unix socket, over TCP
-    cpu: float = 0.0  # of Redis', at most
+    rate: tuple = ()  # the least ratio to the rate of Redis: on a unix socket, over TCP
+    cpu: float = 0.0  # the largest ratio to the processor time of Redis
 
     def words(self, value):
         return [self.command, *[KEY] * self.keys, *([value] if self.command == "SET" else [])]

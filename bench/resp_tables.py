@@ -37,7 +37,7 @@ FIELDS = ("tps", "cpu_us", "front_us", "back_us", "p50_ms", "p99_ms", "batch", "
 # All tables are in the buffers, and no checkpoint and no VACUUM runs meanwhile, so only the work of a command is
 # measured.
 STEADY = ("shared_buffers = 512MB", "checkpoint_timeout = 1d", "max_wal_size = 16GB", "autovacuum = off", "pgcache.expire_interval = 0")
-KINDS = {"read": "unlogged", "unlogged": "unlogged", "logged": ""}  # of the tables, each a cache and a plain one
+KINDS = {"read": "unlogged", "unlogged": "unlogged", "logged": ""}  # by name of the cache and its plain table
 PLAIN = 'CREATE {kind} TABLE {name} (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz) WITH (fillfactor = 85)'
 
 
@@ -47,11 +47,11 @@ class Load:
     title: str
     command: str
     table: str
-    sides: tuple  # the table cache is measured against the first
+    sides: tuple  # the goal of the table cache refers to the first side
     pipeline: int = 1
     tier: bool = True  # copies in the hot tier count
-    must: float = 0.0  # of the first side, at least
-    aim: float = 0.0  # of Redis
+    must: float = 0.0  # the least ratio to the first side
+    aim: float = 0.0  # the wanted ratio to Redis
 
     @property
     def writes(self):

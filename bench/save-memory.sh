@@ -2,16 +2,16 @@
 # Measures how long a shutdown and a start take with pgcache.save_memory: fills a tier with entries of one memory cache,
 # stops and starts the server, and prints the logged times as a table.
 #
-# Usage: save-memory.sh [SIZE...]      64MB 1GB when none is given
+# Usage: save-memory.sh [SIZE...]      default: 64MB 1GB
 #
-# Environment: PGCACHE_PROFILE (the library), BYTES of a value, 500 when not given.
+# Environment: PGCACHE_PROFILE (the library), BYTES of a value (default: 500).
 . "$(dirname "$0")/../scripts/head.sh"
 need server
 cluster=save-memory bytes=${BYTES:-500}
 trap 'scripts/cluster.sh remove $cluster' EXIT
 
 sql() { scripts/cluster.sh psql $cluster -Atqc "$1"; }
-# VERB: the last line of the log with it.
+# VERB: prints the last line of the log with this verb.
 logged() { grep "pgcache $1" "$RUN/$cluster/log" | tail -n 1; }
 milliseconds() { sed 's/.* in \([0-9]*\) ms$/\1/'; }
 

@@ -300,7 +300,7 @@ class OwnProcess:
         return self.process.pid
 
     @property
-    def socket(self):  # as the driver takes it
+    def socket(self):  # in the form that the driver accepts
         return f"127.0.0.1:{self.port}" if self.setup.tcp else self.path
 
     @property

@@ -27,7 +27,7 @@ SIZES = {
 }  # fmt: skip
 CLIENTS = 16
 FIRST = 2_000  # requests that tell the pace
-ENDLESS = 100_000_000  # requests of a client that is ended before
+ENDLESS = 100_000_000  # requests of a client that is stopped before it has sent them all
 MANY = 100_000  # keys of an MGET
 LONG = 16_000_000  # bytes of a value
 KEY = kd.PREFIX + "__rand_int__"
@@ -102,7 +102,7 @@ def repeated(act, every=0.0):
             while not stop.is_set():
                 act()
                 stop.wait(every)
-        except Exception as reason:  # noqa: BLE001: told below
+        except Exception as reason:  # noqa: BLE001: raised below
             failed.append(reason)
 
     thread = threading.Thread(target=work)

@@ -11,16 +11,16 @@ class System:
     name: str
     label: str
     colour: str  # the same in every chart
-    table: str = ""  # that bench/pgbench/setup.sql makes; none for Redis and its kind
+    table: str = ""  # created by bench/pgbench/setup.sql; empty for Redis and similar servers
     read: str = ""  # scripts of bench/pgbench
     write: str = ""
     mixed: str = ""
-    redis_protocol: bool = False  # asked by it, not by SQL
+    redis_protocol: bool = False  # measured through the Redis protocol, not SQL
     tier: bool = False  # with the library preloaded and room for all entries
-    program: str = ""  # the server, when it is not Postgres
-    options: tuple = ()  # of that program, beyond its defaults; {mb} is a limit in MiB
-    suite: str = ""  # of Debian, when the program is not the machine's own
-    baseline: bool = False  # the baselines of its driver are taken on this one
+    program: str = ""  # the server, if it is not Postgres
+    options: tuple = ()  # options of that program beyond its defaults; {mb} is a limit in MiB
+    suite: str = ""  # the Debian suite of the program, if it is not the installed one
+    baseline: bool = False  # the baselines of the tools are measured on this system
 
     @property
     def is_redis(self):
@@ -50,8 +50,8 @@ SYSTEMS = (
     System("pgcache_logged", "pgcache, logged", "#174a7c", "logged", "get_logged", "set_logged", "mixed_logged"),
 )
 
-# Options that the documentation of each system recommends beyond the defaults. I/O threads are meant for four cores and
-# more: on two they spin on the core that the client needs.
+# Options that the documentation of each system recommends. I/O threads are meant for four cores and more: with two
+# cores they spin on the core that the client needs.
 NO_SAVE = ("--save", "")
 IO_THREADS = (*NO_SAVE, "--io-threads", "2")
 ROOMY = ("-m", "8192")

@@ -4,7 +4,7 @@ from .systems import LABELS, WORKLOADS
 
 HEAD = ("workload", "system", "requests/s", "min-max", "of Redis", "p50 ms", "p95 ms", "p99 ms", "CPU", "CPU µs", "MB", "hits", "from tier", "tool")
 COST_HEAD = ("workload", "system", "server CPU s", "client CPU s", "memory MB", "WAL MB")
-ENOUGH = 5  # fewer repetitions are a look
+ENOUGH = 5  # with fewer repetitions a figure is only an impression
 
 
 def markdown(head, lines):
@@ -82,7 +82,7 @@ def look(rows):
     return f"Medians of {runs} runs." if runs >= ENOUGH else f"**A look: {runs} run{'s' * (runs > 1)} each.**"
 
 
-PAIRS = (  # what is compared, the system it is taken on, the workload, the server's own tool
+PAIRS = (  # the label, the system of the measurement, the workload, the server's own tool
     ("Redis: PING", "redis", "baseline", "redis-benchmark"),
     ("Redis: GET, 80 % hits", "redis", "read", "redis-benchmark"),
     ("Redis: SET", "redis", "set", "redis-benchmark"),

@@ -22,7 +22,7 @@ SIZES = {
     "quick": {"seconds": 1, "entries": 1_000_000, "repeats": 5},
     "smoke": {"seconds": 1, "entries": 2_000, "repeats": 1},
 }
-LATENCIES = ',"latency":'  # of the driver: a histogram that no figure here comes from
+LATENCIES = ',"latency":'  # begins the driver's histogram, which no figure here uses
 # Keys are numbers as long as those of redis-benchmark (key:000000000001), so that a statement consists only of the
 # function and its parameter.
 FIRST = 1_000_000_000_000_000

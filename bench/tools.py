@@ -18,7 +18,7 @@ from .stats import count_latencies, in_ms, latency_of
 
 SAMPLING = 0.02  # of pgbench's transactions are logged; the workload baseline_nolog shows what that costs
 BASELINES = {"baseline": "select_1", "baseline_nolog": "select_1", "baseline_key": "length"}
-MEMORY_MOMENT = 0.7  # of the run's length: every backend has done its share by then
+MEMORY_MOMENT = 0.7  # of the run's length: every backend has then done its share
 WARMUP_REQUESTS = 20_000  # of redis-benchmark
 
 

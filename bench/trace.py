@@ -1,4 +1,4 @@
-"""Replays a trace of the user's own over the store and over other policies: in one thread, without a server."""
+"""Replays a user's trace over the store and over other policies, in one thread and without a server."""
 
 import json
 import subprocess

@@ -404,7 +404,7 @@ def huge_pages(_server, options):
 @dataclass(frozen=True)
 class Part:
     name: str
-    of: Callable  # of a server and the options: a title, a head and rows
+    of: Callable  # takes a server and the options, returns a title, a head and rows
 
 
 ALL_PARTS = (room, entry_size, transaction_ids, touches, batches, batched_gets, fillfactor, autovacuum, sweeps, long_values, connections, size_of_the_tier, huge_pages)

@@ -27,10 +27,10 @@ PROMISED = ("tps", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "cpu", "rss_mb", "ru
 # The tools for each workload. Those that write come last, because they enlarge the tables that the others read.
 BOTH = ("redis-benchmark", "driver")
 REDIS = {"baseline": BOTH, "read": BOTH, "mixed": ("driver",), "write": ("driver",)}
-REDIS_TOOLS = {**REDIS, "set": BOTH}  # for comparing the tools; fills the gaps that reads miss in
+REDIS_TOOLS = {**REDIS, "set": BOTH}  # compares the tools; `set` stores the keys that the reads miss
 POSTGRES = {name: ("pgbench", "driver") for name in WORKLOADS}
 POSTGRES_TOOLS = {"baseline": ("pgbench", "driver"), "baseline_nolog": ("pgbench",), "baseline_key": ("pgbench",), **POSTGRES}
-ASIDE = ("set", "baseline_nolog", "baseline_key")  # what a quick look leaves out
+ASIDE = ("set", "baseline_nolog", "baseline_key")  # workloads that a quick run leaves out
 
 
 def add_options(parser):
@@ -47,7 +47,7 @@ def add_options(parser):
 
 
 def prepare(options):
-    options.entries = options.entries // 4 * 4  # the distribution counts in fours
+    options.entries = options.entries // 4 * 4  # the distribution fills four of five slots
     options.systems = named(ALL, options.systems) if options.systems else list(SYSTEMS)
     options.threads = [int(count) for count in options.threads.split(",")]
     options.tools = ["driver"] if options.keys != "uniform" else [tool for tool in options.tools.split(",") if tool]
@@ -130,7 +130,7 @@ def conclude(options, journal):
     write_json(options.out / "by_tool.json", by_tool)
     pack(options.out)
     if options.charts:
-        from . import charts  # here, because a run without charts needs no library for them
+        from . import charts  # imported here, because only charts need matplotlib
 
         charts.draw(options.out, summary, by_tool, options.seconds)
     print(f"\n{headline.about(options)}\n\n{tables.text(headline.HEAD, headline.cells(summary, journal.facts))}\n")

@@ -2,7 +2,7 @@
 # Runs the three workloads side by side: Redis by redis-benchmark, plain tables and pgcache by pgbench. Prints one
 # table.
 #
-# Usage: run.sh [SCALE [SECONDS [CLIENTS]]]     1, 10 and 32; SECONDS is the length of one round, all take five minutes
+# Usage: run.sh [SCALE [SECONDS [CLIENTS]]]     1, 10 and 32; one round takes SECONDS, all rounds take five minutes
 #
 # Uses the server that psql connects to (PGHOST, PGPORT, PGUSER, PGDATABASE) and recreates the schema "bench" there.
 # Starts a Redis on a socket, with default settings but without snapshots.
@@ -15,7 +15,7 @@ by_pgbench() {
         sed -n 's/^tps = \([0-9]*\).*/\1/p' | grep . || { cat "$work/log" >&2 && false; }
 }
 
-# RANGE COMMAND...: about as many requests as fill the time; __rand_int__ is a number of 12 digits below RANGE.
+# RANGE COMMAND...: sends about as many requests as fill the time; __rand_int__ is a number of 12 digits below RANGE.
 by_redis_benchmark() {
     redis-benchmark -s "$work/socket" -c "$clients" -n $((100000 * seconds)) -r "$1" --csv "${@:2}" 2>"$work/log" |
         sed -n '$s/^"[^"]*","\([0-9]*\).*/\1/p'
@@ -23,7 +23,7 @@ by_redis_benchmark() {
 
 row() { printf '%-36s %9s %9s %9s\n' "$@"; }
 
-# LABEL READ WRITE MIXED, writes come last, because they grow the tables.
+# LABEL READ WRITE MIXED: prints a row of the table. Writes run last, because they grow the tables.
 rounds() {
     local read mixed write
     read=$(by_pgbench "$2") mixed=$(by_pgbench "$4") write=$(by_pgbench "$3")

@@ -1,2 +1,2 @@
--- What does the shortest statement cost? Every other one pays this, too.
+-- What does the shortest statement cost? Every other statement has this cost, too.
 SELECT 1;

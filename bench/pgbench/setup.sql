@@ -1,4 +1,4 @@
--- Makes and fills the tables and caches of the scripts in this folder, in the schema "bench", which is dropped first.
+-- Creates and fills the tables and caches of the scripts in this folder, in the schema "bench", which is dropped first.
 --
 --   psql -f setup.sql                   1,000,000 entries in each table and cache
 --   psql -v scale=30 -f setup.sql       30,000,000, the published size; the scripts then take pgbench -s 30
@@ -80,7 +80,7 @@ SELECT count(cache_set(key, value, NULL, 'bench.memory')) AS stored FROM bench.e
 
 CHECKPOINT;
 
--- Evictions, or fewer entries than the caches have together: pgcache.hot_size is too small for this scale.
+-- If there are evictions, or fewer entries than all caches have, pgcache.hot_size is too small for this scale.
 \if :caches
 SELECT pg_size_pretty(size) AS hot_size, entries, evictions FROM pgcache.hot_tier;
 \endif
