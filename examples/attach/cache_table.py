@@ -1,5 +1,5 @@
-"""Django's own DatabaseCache over a table that pgcache has attached: `manage.py createcachetable`
-makes the table, cache_attach() makes it a cache, and Django continues as before."""
+"""Django's own DatabaseCache with a table that is a cache of pgcache: `manage.py createcachetable`
+creates the table, cache_attach() turns it into a cache, and Django continues as before."""
 
 import os
 import time

@@ -1,5 +1,5 @@
-// Keyv over its own table, which has no deadline: that is in the value, where only Keyv sees it.
-// pgcache adds one, and its default ttl counts for whatever Keyv writes.
+// Keyv with its own table, which has no column for a deadline: Keyv keeps the deadline within the value.
+// cache_attach() adds the column, and the cache's default ttl applies to each row that Keyv writes.
 'use strict'
 
 const { Pool } = require('pg')

@@ -1,7 +1,7 @@
 <?php
 
-// Laravel's own database store over the tables of its own migration: cache_attach() makes caches of
-// `cache` and of `cache_locks`, and Laravel continues as before.
+// Laravel's own database store with the tables of its own migration: cache_attach() turns `cache` and
+// `cache_locks` into caches, and Laravel continues as before.
 
 error_reporting(E_ALL & ~E_DEPRECATED); // a Laravel may be older than the PHP that runs it
 require is_file(__DIR__ . '/vendor/autoload.php') ? __DIR__ . '/vendor/autoload.php' : 'Illuminate/Cache/autoload.php';
@@ -21,12 +21,12 @@ $manager->addConnection([
 ]);
 $db = $manager->getConnection();
 
-// The bindings that an application's container gives a migration.
+// The bindings that a migration expects in an application's container.
 $manager->getContainer()->instance('db', $manager->getDatabaseManager());
 $manager->getContainer()->bind('db.schema', fn () => $db->getSchemaBuilder());
 Facade::setFacadeApplication($manager->getContainer());
 
-// The migration that `php artisan cache:table` writes; an object from Laravel 9 on.
+// The migration that `php artisan cache:table` writes: since Laravel 9 an object, before that a class.
 $migration = require dirname((new ReflectionClass(DatabaseStore::class))->getFileName()) . '/Console/stubs/cache.stub';
 (is_object($migration) ? $migration : new CreateCacheTable)->up();
 

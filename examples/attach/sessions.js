@@ -1,5 +1,5 @@
-// connect-pg-simple's own session store over the table of its table.sql, which pgcache has attached.
-// The one change: its deadline says of which time zone it is.
+// connect-pg-simple's own session store with the table of its table.sql, which cache_attach() turns into a cache.
+// The only change to the table: the deadline becomes a timestamp with time zone.
 'use strict'
 
 const fs = require('node:fs')

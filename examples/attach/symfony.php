@@ -1,7 +1,7 @@
 <?php
 
-// Symfony's own PdoAdapter over the table that it makes, which pgcache has attached. It keeps when an
-// entry was written and how long it lives: a generated column makes a deadline of the two.
+// Symfony's own PdoAdapter with the table that it creates, which cache_attach() turns into a cache. Symfony stores
+// the time of the write and the lifetime; a generated column computes the deadline from both.
 
 error_reporting(E_ALL & ~E_DEPRECATED); // a Symfony may be older than the PHP that runs it
 require is_file(__DIR__ . '/vendor/autoload.php') ? __DIR__ . '/vendor/autoload.php' : 'Symfony/Component/Cache/autoload.php';
@@ -19,7 +19,7 @@ $cache->createTable();
 $ask = fn (string $sql) => $db->query($sql)->fetchColumn();
 $save = fn (string $key, $value, ?int $seconds = null) => $cache->save($cache->getItem($key)->set($value)->expiresAfter($seconds));
 
-// Symfony stores what igbinary makes, which is not text, where PHP has that extension. So values are asked for as bytes.
+// If PHP has the extension igbinary, Symfony stores values in its format, which is not text, so they are read as bytes.
 $value = fn (string $key) => (new DefaultMarshaller())->unmarshall(
     stream_get_contents($ask("SELECT cache_get_bytes('$key', 'cache_items')"))
 );

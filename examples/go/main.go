@@ -1,6 +1,6 @@
 // pgcache from Go: read-through, a counter, a rate limit, invalidation by a table. Uses pgx.
 //
-// Connects by PGHOST, PGDATABASE, ... to a database that examples/setup.sql has prepared.
+// Connects to the database that PGHOST, PGDATABASE, ... name and examples/setup.sql has prepared.
 package main
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Runs in the server, and only on a miss: of all sessions that miss a key one loads it.
+// The server runs this query on a miss, in only one of the sessions that miss the same key.
 const loader = "SELECT name FROM example_shop.products WHERE id = $1::int"
 
 type shop struct{ db *pgxpool.Pool }
 
-// The name of a product, or nil when there is none; that, too, is remembered.
+// Returns the name of a product, or nil if it does not exist. The cache stores both results.
 func (s shop) productName(ctx context.Context, id int) (name *string, err error) {
 	err = s.db.QueryRow(ctx, "SELECT cache_fetch($1, $2, cache => 'example_shop.product_names')", strconv.Itoa(id), loader).Scan(&name)
 	return name, err
@@ -33,7 +33,7 @@ func (s shop) countVisit(ctx context.Context, page string) (visits int64, err er
 	return visits, err
 }
 
-// Three calls an hour. A web server would answer 429 with retry_after as its Retry-After header.
+// Allows three calls an hour. A web server would answer 429, with retry_after as its Retry-After header.
 func (s shop) mayCall(ctx context.Context, client string) (string, error) {
 	var allowed bool
 	var remaining int64
@@ -59,7 +59,7 @@ func orAbsent(name *string) string {
 	return *name
 }
 
-// An example ends on an error, because it has no caller to return it to.
+// Ends the program on an error, because an example has no caller that could handle it.
 func must[T any](value T, err error) T {
 	if err != nil {
 		log.Fatal(err)

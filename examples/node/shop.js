@@ -1,10 +1,10 @@
 // pgcache from Node.js: read-through, a counter, a rate limit, invalidation by a table. Uses pg.
 //
-// Connects by PGHOST, PGDATABASE, ... to a database that examples/setup.sql has prepared.
+// Connects to the database that PGHOST, PGDATABASE, ... name and examples/setup.sql has prepared.
 
 import pg from "pg";
 
-// Runs in the server, and only on a miss: of all sessions that miss a key one loads it.
+// The server runs this query on a miss, in only one of the sessions that miss the same key.
 const LOADER = "SELECT name FROM example_shop.products WHERE id = $1::int";
 
 const pool = new pg.Pool();
@@ -14,7 +14,7 @@ async function one(query, ...args) {
   return rows[0];
 }
 
-// The name of a product, or null when there is none; that, too, is remembered.
+// Returns the name of a product, or null if it does not exist. The cache stores both results.
 async function productName(id) {
   const { name } = await one("SELECT cache_fetch($1, $2, cache => 'example_shop.product_names') AS name", String(id), LOADER);
   return name;
@@ -25,13 +25,13 @@ async function isCached(id) {
   return found ? "yes" : "no";
 }
 
-// A bigint, which pg gives as a string: it may be larger than a number holds.
+// Returns a bigint, which pg returns as a string, because it may exceed the exact integers of a JavaScript number.
 async function countVisit(page) {
   const { visits } = await one("SELECT cache_incr($1, cache => 'example_shop.visits') AS visits", page);
   return visits;
 }
 
-// Three calls an hour. A web server would answer 429 with retry_after as its Retry-After header.
+// Allows three calls an hour. A web server would answer 429, with retry_after as its Retry-After header.
 async function mayCall(client) {
   const { allowed, remaining } = await one(
     "SELECT allowed, remaining, retry_after FROM cache_rate_limit($1, 3, '1 hour', 'example_shop.limits')",

@@ -5,7 +5,7 @@ Connects as libpq does (PGHOST, PGDATABASE, ...) to a database that examples/set
 
 import psycopg
 
-# Runs in the server, and only on a miss: of all sessions that miss a key one loads it.
+# The server runs this query on a miss, in only one of the sessions that miss the same key.
 LOADER = "SELECT name FROM example_shop.products WHERE id = $1::int"
 
 
@@ -14,7 +14,7 @@ def one(db, query, *args):
 
 
 def product_name(db, product_id):
-    """The name of a product, or None when there is none; that, too, is remembered."""
+    """Returns the name of a product, or None if it does not exist. The cache stores both results."""
     (name,) = one(db, "SELECT cache_fetch(%s, %s, cache => 'example_shop.product_names')", str(product_id), LOADER)
     return name
 
@@ -30,7 +30,7 @@ def count_visit(db, page):
 
 
 def may_call(db, client):
-    """Three calls an hour. A web server would answer 429 with retry_after as its Retry-After header."""
+    """Allows three calls an hour. A web server would answer 429, with retry_after as its Retry-After header."""
     allowed, remaining, retry_after = one(
         db, "SELECT allowed, remaining, retry_after FROM cache_rate_limit(%s, 3, '1 hour', 'example_shop.limits')", client
     )
@@ -38,7 +38,7 @@ def may_call(db, client):
 
 
 def main():
-    # autocommit: an entry is visible to others, and a hit counted, as soon as the call returns.
+    # With autocommit other sessions see an entry, and a counted visit, as soon as the call returns.
     with psycopg.connect(autocommit=True) as db:
         print("Read-through")
         print("  cached:", is_cached(db, 1))

@@ -7,7 +7,7 @@
 require 'pg'
 
 class Shop
-  # Runs in the server, and only on a miss: of all sessions that miss a key one loads it.
+  # The server runs this query on a miss, in only one of the sessions that miss the same key.
   LOADER = 'SELECT name FROM example_shop.products WHERE id = $1::int'
 
   def initialize(db)
@@ -15,7 +15,7 @@ class Shop
     @db.type_map_for_results = PG::BasicTypeMapForResults.new(@db)
   end
 
-  # The name of a product, or nil when there is none; that, too, is remembered.
+  # Returns the name of a product, or nil if it does not exist. The cache stores both results.
   def product_name(id)
     one("SELECT cache_fetch($1, $2, cache => 'example_shop.product_names')", id.to_s, LOADER).first
   end
@@ -28,7 +28,7 @@ class Shop
     one("SELECT cache_incr($1, cache => 'example_shop.visits')", page).first
   end
 
-  # Three calls an hour. A web server would answer 429 with retry_after as its Retry-After header.
+  # Allows three calls an hour. A web server would answer 429, with retry_after as its Retry-After header.
   def may_call(client)
     one("SELECT allowed, remaining FROM cache_rate_limit($1, 3, '1 hour', 'example_shop.limits')", client)
   end
