@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC2034,SC2154 # work and cluster are of the script that sources it, which reads postmaster
+# shellcheck shell=bash disable=SC2034,SC2154 # the script that sources it sets work and cluster, and reads postmaster
 # Starts a server for the stores' benchmarks, which source this file. The server runs in the folder `work`, as
 # `cluster`, and is reached by TCP over SQL and over the Redis protocol. It has a cache `unlogged`, a cache `memory`,
 # and the cache of the Redis protocol.

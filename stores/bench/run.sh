@@ -16,7 +16,7 @@ lock_packages
 trap stop_both_ways EXIT
 stop_both_ways
 mkdir -p "$work"
-# Spring, with our classes before those that Maven has installed.
+# Spring, with our classes before those that Maven installed.
 packages_of stores-spring-bench stores/spring/bench/pom.xml stores/spring/bench/pom.xml -- sh -c \
     'rm -rf lib && mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=lib -DincludeScope=runtime'
 STORE_CLASSES="$work/classes:$installed/stores-spring-bench/lib/*"

@@ -22,7 +22,7 @@ func (s *Store[T]) exec(ctx context.Context, sql string, args ...any) error {
 func (s *Store[T]) again(ctx context.Context, ask func() error) error {
 	err := ask()
 	if pool, ok := s.db.(interface{ Reset() }); ok && lost(err) && ctx.Err() == nil {
-		pool.Reset() // the idle connections may have gone the same way, and the pool would give one after the other
+		pool.Reset() // the idle connections may be lost, too, and the pool would lend them one after the other
 		return ask()
 	}
 	return err

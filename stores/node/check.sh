@@ -25,7 +25,7 @@ SELECT cache_create('texts'), cache_create('texts_memory', storage => 'memory'),
 SQL
 
 cp ../node_modules/connect-redis/index_test.ts connect-redis
-# Its lines end as on Windows.
+# The test file has Windows line endings.
 mkdir express-session/test
 tr -d '\r' <../node_modules/express-session-with-tests/test/session.js >express-session/test/session.js
 

@@ -35,4 +35,4 @@ for ($i = 0; $i < $requests; ++$i) {
     $calls[$call]('page' . $i % 500);
 }
 printf("%f %f\n", $requests / ((hrtime(true) - $from) / 1e9), ($time() - $cpu) / $requests * 1e6);
-fgets(STDIN); // its connection is looked at before it goes
+fgets(STDIN); // keeps the connection open until run.py has read the server's processor time

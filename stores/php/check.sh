@@ -12,23 +12,23 @@ fetch_tests() {
     "$ROOT/scripts/source-package.sh" symfony php-symfony-cache "$folder/symfony"
     "$ROOT/scripts/source-package.sh" php-laravel-framework php-illuminate-cache "$folder/laravel"
     "$ROOT/scripts/source-package.sh" php-laravel-framework php-illuminate-cache "$folder/current" $current
-    # The test is skipped where there is no memcached; here it runs on this store.
+    # The test is skipped without memcached; here it runs on this store.
     sed -i '/@requires extension memcached/d; /RequiresPhpExtension/d' "$folder"/{laravel,current}/tests/Integration/Cache/MemcachedTaggedCacheTest*.php
     # The number of keys is specific to Redis' own implementation of tags.
     sed -i /keyCount/d "$folder/current/tests/Integration/Cache/RedisStoreTest.php"
     echo "$versions" >"$folder/versions"
 }
 
-# Laravel tests that do not test a store: those of Redis' own implementation of tags and of its connections, those
-# of a process's memory, which counts texts as well, and those that move the client's clock, which the server does
-# not follow, or that require a fast machine.
+# Laravel's tests that are left out: those of Redis' own implementation of tags and of its connections, those of
+# values in a process's memory, where texts count as numbers, too, those that move the client's clock, which the
+# server does not follow, and those that require a fast machine.
 left_out='testRedisCacheTags|testRedisLockCanHaveASeparateConnection|testStaleEntriesCanBeFlushed'
 left_out+='|testIncrementedTagEntriesProperlyTurnStale|testPutPastTtlTagEntriesProperlyTurnStale'
 left_out+='|testValuesAreStoredByReference|testValuesGetCastedByIncrementOrDecrement|testIncrementNonNumericValues'
 left_out+='|testItemsCanExpire|testExpiredKeysAreIncremented|testCanAcquireLockAgainAfterExpiry|testLockExpirationLowerBoundary|testLockWithNoExpiration'
 left_out+='|testCacheTtl'
 
-# FILE...
+# FILE...: runs these tests on the store.
 phpunit_of() {
     local file
     export STORE_DSN="pgsql:host=$STORE_HOST;port=$STORE_PORT;dbname=$PGDATABASE" FRAMEWORKS=$installed/store-php
@@ -41,7 +41,7 @@ phpunit_of() {
 # NAME FILE...: starts these tests in each way, each with a cache of its own.
 begin() { each_way "php_${1//[^a-zA-Z]/_}" begin_one "$@"; }
 
-# NAME FOLDER
+# NAME FOLDER: starts the tests of the Laravel in this folder.
 begin_laravel() {
     begin "$1" "$2"/tests/Cache/Cache{ArrayStore,TaggedCache}Test.php "$2"/tests/Integration/Cache/{RedisStore,RedisCacheLock,FileCacheLock}Test.php \
         "$2"/tests/Integration/Cache/MemcachedTaggedCacheTest*.php

@@ -26,4 +26,4 @@ from, cpu = clock.call(Process::CLOCK_MONOTONIC), clock.call(Process::CLOCK_PROC
 requests.to_i.times { |number| calls[call].call("page#{number % 500}") }
 puts [requests.to_i / (clock.call(Process::CLOCK_MONOTONIC) - from), (clock.call(Process::CLOCK_PROCESS_CPUTIME_ID) - cpu) / requests.to_i * 1e6].join(" ")
 $stdout.flush
-$stdin.gets # its connection is looked at before it goes
+$stdin.gets # keeps the connection open until run.py has read the server's processor time

@@ -28,7 +28,7 @@ build() {
         mvn -q -B -Dspring.version=$current dependency:build-classpath -Dmdep.outputFile=classpath.current)
 }
 
-# CLASSPATH CLASS
+# CLASSPATH CLASS: runs the tests of this class.
 junit() {
     STORE_URL="jdbc:postgresql://$STORE_HOST:$STORE_PORT/$PGDATABASE?user=$PGUSER&prepareThreshold=0" \
         java -XX:TieredStopAtLevel=1 -cp "$work/spring/target/classes:$work/spring/target/test-classes:$(cat "$work/spring/$1")" \

@@ -218,7 +218,7 @@ describe('Keyv', () => {
     expect(await cache.wrap('c', load)).toBe(1)
     expect(await cache.wrap('c', load)).toBe(1)
     await cache.set('d', 0, 500)
-    expect(await cache.wrap('d', load, 60_000, 1_000)).toBe(0) // refreshed behind it
+    expect(await cache.wrap('d', load, 60_000, 1_000)).toBe(0) // returns the stale value and refreshes it afterwards
     await sleep(100)
     expect(await cache.get('d')).toBe(2)
     await cache.mdel(['a', 'c'])

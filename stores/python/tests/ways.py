@@ -12,7 +12,7 @@ WAYS = {
     "pooled": ("pooled", POOLED, None),
     "pooled_memory": ("pooled_memory", POOLED, None),
 }
-# The way that check.sh has chosen; it runs all of them in parallel.
+# The way that check.sh has chosen; check.sh runs all ways in parallel.
 WAY = os.environ.get("WAY", "memory")
 # The same way with a cache of text.
 TEXT = f"{WAY}_text"

@@ -121,7 +121,7 @@ module PgcacheStoreTests
       assert_equal "value", @cache.fetch("fails") { "value" }
     end
 
-    # While the connection is idle, and while it is in use.
+    # The server restarts while the connection is idle, and while it is in use.
     test "a restart of the server" do
       skip "It is run by itself." unless ENV["STORE_RESTART"]
       errors = []

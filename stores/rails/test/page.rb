@@ -10,7 +10,7 @@ def same(expected, found)
 end
 
 ActiveRecord::Base.establish_connection(adapter: "postgresql", host: ENV.fetch("PGHOST_TCP"), port: ENV.fetch("PGPORT"), database: ENV.delete("PGDATABASE"), username: ENV.fetch("PGUSER"))
-%w[PGHOST PGPORT].each { |name| ENV.delete(name) } # so that nothing else says where the server is
+%w[PGHOST PGPORT].each { |name| ENV.delete(name) } # so that only the configuration names the server
 ActiveRecord::Migration.verbose = false
 load ARGV[0]
 CreateAppCache.migrate(:up)

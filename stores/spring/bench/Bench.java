@@ -41,7 +41,7 @@ public class Bench {
         run(pages, requests);
         double seconds = (System.nanoTime() - from) / 1e9;
         System.out.println(requests / seconds + " " + (system.getProcessCpuTime() - spent) / 1e3 / requests);
-        System.in.read(); // its connection is looked at before it goes
+        System.in.read(); // keeps the connection open until run.py has read the server's processor time
         System.exit(0);
     }
 

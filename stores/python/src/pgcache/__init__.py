@@ -27,8 +27,8 @@ def seconds(number):
 
 
 class Sessions:
-    """Sessions of Postgres in autocommit mode, each lent to one caller at a time, in whatever thread it runs.
-    `connect` opens a session. Up to `keep` idle sessions are kept, and the one used last is used first."""
+    """Postgres sessions in autocommit mode, each lent to one caller at a time, in any thread. `connect` opens a
+    session. Up to `keep` idle sessions are kept, and the most recently used one is lent first."""
 
     def __init__(self, connect, keep=16):
         self._connect, self._keep = connect, keep
@@ -50,7 +50,7 @@ class Sessions:
         except psycopg.OperationalError:
             if not (again and session.closed):
                 raise
-            self.close()  # the others are from before the restart, too
+            self.close()  # the server that restarted has also ended the other sessions
             session = self._connect()
             return session.execute(query, values, binary=True).fetchall()
         finally:
@@ -87,9 +87,8 @@ def _sessions_to(conninfo, prepare_threshold, keep):
 
 
 def _has_spoken(session):
-    """Returns whether the server has ended a session, by checking whether it has sent anything: it sends an idle
-    session nothing else. If that is noticed before a query is sent, even a query that must not run twice can use
-    another session."""
+    """Returns whether the server has ended a session. It sends an idle session nothing but that message, so any input
+    shows it. If it is noticed before a query is sent, even a query that must not run twice can use another session."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()

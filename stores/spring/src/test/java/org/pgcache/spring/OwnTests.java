@@ -187,7 +187,7 @@ public class OwnTests {
         fillThePool();
         try (Connection connection = Server.DATA_SOURCE.getConnection(); Statement statement = connection.createStatement()) {
             statement.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()");
-            assertEquals(2, cache.get("key").get()); // in here, as the pool would give this one
+            assertEquals(2, cache.get("key").get()); // within the block, so that the pool cannot lend the live connection
         }
     }
 
