@@ -1,4 +1,4 @@
--- The column DEFAULT of the deadline follows the cache's ttl: a row that plain SQL writes without a deadline gets it.
+-- The DEFAULT of the deadline follows the cache's ttl, so rows that plain SQL writes without a deadline expire, too.
 SET client_min_messages = warning;
 CREATE FUNCTION default_of(cache regclass) RETURNS text LANGUAGE sql AS $$
     SELECT pg_get_expr(d.adbin, d.adrelid) FROM pg_attrdef AS d JOIN pg_attribute AS a ON (a.attrelid, a.attnum) = (d.adrelid, d.adnum)

@@ -36,7 +36,7 @@ CREATE INDEX ON src (m); CREATE RULE r AS ON DELETE TO src WHERE old.id = 99 DO 
 GRANT SELECT ON src TO public; COMMENT ON TABLE src IS 'x'; ANALYZE src; SELECT left_of();
 DROP RULE r ON src;
 
--- With its triggers disabled, changes of the source are missed; enabling them removes all entries.
+-- While the source's triggers are disabled, its changes are missed; enabling the triggers removes all entries.
 ALTER TABLE src DISABLE TRIGGER USER; UPDATE src SET m = 10 WHERE id = 1; SELECT left_of();
 ALTER TABLE src ENABLE TRIGGER USER; SELECT left_of();
 

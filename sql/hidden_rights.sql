@@ -121,7 +121,7 @@ ALTER TABLE refers ADD CONSTRAINT again FOREIGN KEY (key) REFERENCES referred;
 RESET pgcache.show_expired;
 DROP TABLE kids, referred, refers, parent;
 
--- A user-defined trigger within pgcache's own statements sees only what its user sees, whatever plan and role they use.
+-- A user-defined trigger within pgcache's own statements sees only what the user sees, whatever their plan and role.
 CREATE FUNCTION count_mine() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     RAISE WARNING '%: % rows', TG_OP, (SELECT count(*) FROM public.mine);

@@ -2,7 +2,7 @@
 SELECT cache_create('p', storage => 'memory', value_type => 'bytea'), cache_create('q', storage => 'memory');
 SELECT count(cache_set_bytes('k' || to_char(i, 'FM0000'), '\xff', cache => 'p')), count(cache_set('k' || i, 'v', cache => 'q')) FROM generate_series(1, 3000) AS i;
 
--- Pages of any length return each key once and in order, also pages longer than the part of the keys that a walk keeps.
+-- Pages of any length return each key once and in order, even pages longer than the list of keys that a walk keeps.
 CREATE FUNCTION paged(cache regclass, length int, prefix text = '', OUT keys bigint, OUT pages int, OUT in_order bool) LANGUAGE plpgsql AS $$
 DECLARE last text; page text[];
 BEGIN

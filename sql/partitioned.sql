@@ -29,7 +29,7 @@ SELECT cache_delete_prefix('k2', 'sessions'), cache_delete_if('k1', '6', 'sessio
 SELECT cache_fetch('fetched', 'SELECT ''"from the source"''::text', cache => 'sessions');
 SELECT state FROM cache_lease('leased', cache => 'sessions');
 SELECT cache_count('sessions');
--- A partition is not a cache itself.
+-- A partition is not itself a cache.
 SELECT cache_get('k7', 'sessions_1');
 SELECT cache_expire('sessions_2');
 SELECT cache_attach('sessions_1', key_column => 'sid', value_column => 'body', expires_column => 'until');
@@ -139,7 +139,7 @@ SELECT cache_get('a', 'logs');
 SELECT cache_set('a', 'mine', cache => 'logs'), cache_get('a', 'logs'), cache_delete('a', 'logs'), cache_get('a', 'logs');
 ROLLBACK;
 
--- The policies of the whole table apply to the functions; a sweep by a role under these policies removes nothing.
+-- The policies of the whole table apply to the functions; a sweep by a role that is subject to them removes nothing.
 CREATE ROLE regress_pgcache_parts;
 GRANT SELECT, INSERT, UPDATE, DELETE ON logs TO regress_pgcache_parts;
 SET pgcache.show_expired = on;

@@ -11,7 +11,7 @@ SELECT cache_set('k', 'v', cache => 'tpc');
 BEGIN;
 SELECT cache_set('k', 'w', cache => 'tpc');
 PREPARE TRANSACTION 'pgcache';
--- Before COMMIT PREPARED the change is not visible, in the session that wrote it either.
+-- Before COMMIT PREPARED the change is visible to no session, not even to the one that wrote it.
 SELECT cache_get('k', 'tpc');
 SELECT gid, cache, owner = current_user AS mine, age >= '0' AS aged, whole_cache FROM pgcache.prepared;
 COMMIT PREPARED 'pgcache';

@@ -1,4 +1,4 @@
--- From a ttl to a deadline.
+-- How the functions compute a deadline from a ttl.
 SET pgcache.show_expired = on; -- lets plain SQL see the stored rows
 \set VERBOSITY sqlstate
 SELECT cache_create('no_default'), cache_create('hour', ttl => '1 hour');
@@ -23,7 +23,7 @@ SELECT cache_set('k', 'v', '5 minutes', 'hour'), has_ttl('hour', '5 minutes');
 SELECT cache_set('k', 'v', cache_forever(), 'hour'), cache_ttl('k', 'hour');
 SELECT expires_at FROM hour;
 
--- The same for every function that sets a deadline.
+-- Every function that sets a deadline treats the ttl in this way.
 SELECT cache_delete('k', 'hour'), cache_add('k', 'v', cache => 'hour'), has_ttl('hour', '1 hour');
 SELECT cache_replace('k', 'v', '2 hours', 'hour'), has_ttl('hour', '2 hours'), cache_replace('k', 'v', cache => 'hour'), has_ttl('hour', '1 hour');
 SELECT cache_cas('k', 'v', 'w', '2 hours', 'hour'), has_ttl('hour', '2 hours'), cache_cas('k', 'w', 'v', cache => 'hour'), has_ttl('hour', '1 hour');
