@@ -53,7 +53,7 @@ def growth(server, job, result, before):
 
 
 def system(server):
-    """Runs the checked pass, outside of the timed runs. Returns the measured shares."""
+    """Runs the checked pass, outside the timed runs. Returns the measured shares."""
     if not server.system.read:  # the driver counts the reads in every timed run, and the server confirms each SET
         return driver_writes(server)
     if server.slow_to_scan:  # only a scan shows overwritten values; the timed runs have shown that writes are stored

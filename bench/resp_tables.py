@@ -34,8 +34,8 @@ WAYS = {"pinned": "Server on one core, client on another", "free": "Server and c
 KEY = ("way", "load", "clients", "side", "repetition")
 FIELDS = ("tps", "cpu_us", "front_us", "back_us", "p50_ms", "p99_ms", "batch", "wal_bytes", "ids")
 
-# All tables are in the buffers, and no checkpoint and no VACUUM runs meanwhile, so only the work of a command is
-# measured.
+# All tables are in the buffers, and no checkpoint or VACUUM runs during the measurement, so it counts only the work of
+# a command.
 STEADY = ("shared_buffers = 512MB", "checkpoint_timeout = 1d", "max_wal_size = 16GB", "autovacuum = off", "pgcache.expire_interval = 0")
 KINDS = {"read": "unlogged", "unlogged": "unlogged", "logged": ""}  # by name of the cache and its plain table
 PLAIN = 'CREATE {kind} TABLE {name} (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz) WITH (fillfactor = 85)'

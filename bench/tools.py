@@ -190,7 +190,7 @@ def watch(server, words, seconds):
 
 def derived(grown):
     """Returns figures derived from the server's counters. Transaction ids count the writes: each takes one, also in a
-    warm-up inside of the run; memory caches take none."""
+    warm-up within the run; memory caches take none."""
     found = {}
     if "wal_bytes" in grown:
         found["wal_per_write"] = round(grown["wal_bytes"] / grown["xids"], 1) if grown["xids"] > 0 else 0.0

@@ -287,7 +287,7 @@ def sweeps(server, options):
 
 
 def long_values(server, options):
-    """Measures a get inside of a query, from the tier and from the table, when all values are read for the second
+    """Measures a get within a query, from the tier and from the table, when all values are read for the second
     time."""
     rows = []
     for size in (100, 1000, 10000, 100000, 1000000):

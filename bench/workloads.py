@@ -111,7 +111,7 @@ def jobs(system, options, repetition):
 
 def keep_raw(folder, name, result, stdout):
     folder.mkdir(exist_ok=True)
-    said = stdout.partition(',"latency":')[0]  # the driver's histogram goes to a file of its own
+    said = stdout.partition(',"latency":')[0]  # the driver's histogram goes to a separate file
     (folder / f"{name}.out").write_text(said.replace(f"{ROOT}/", ""))
     if result["counts"]:
         lines = (f"{us} {count}\n" for us, count in sorted(result["counts"].items()))

@@ -1,4 +1,4 @@
--- How fast does a plain unlogged table take an upsert of such a row? 10 of 100 overwrite an entry, the others are new.
+-- How fast does a plain unlogged table take an upsert? 10 of 100 overwrite an entry, the others are new.
 \set i random(0, int(1000000 * :scale) - 1)
 \set old 100000000001 + :i / 4 * 5 + mod(:i, 4)
 \set n CASE WHEN random(1, 10) = 1 THEN :old ELSE random(200000000000, 999999999999) END

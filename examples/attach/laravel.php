@@ -1,6 +1,6 @@
 <?php
 
-// Laravel's own database store with the tables of its own migration: cache_attach() turns `cache` and
+// Laravel's own database store with the tables of Laravel's migration: cache_attach() turns `cache` and
 // `cache_locks` into caches, and Laravel continues as before.
 
 error_reporting(E_ALL & ~E_DEPRECATED); // a Laravel may be older than the PHP that runs it

@@ -20,7 +20,7 @@ all_ways() {
     return $failed
 }
 
-# Runs the code of the page, in a project and a database of its own.
+# Runs the code of the page, in its own project and database.
 # shellcheck disable=SC2317
 page() {
     local manage=("$python" manage.py)

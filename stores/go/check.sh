@@ -6,8 +6,8 @@ SELECT cache_create('texts'), cache_create('texts_memory', storage => 'memory'),
        cache_create('bytes', value_type => 'bytea'), cache_create('bytes_memory', storage => 'memory', value_type => 'bytea');
 SQL
 
-# Runs the code of the page, in a module and a database of its own, which are set up as the page says.
-# shellcheck disable=SC2317 # a shell of its own calls it, where a failure ends it
+# Runs the code of the page, in its own module and database, set up as the page says.
+# shellcheck disable=SC2317 # a separate shell calls it and ends at a failure
 page() {
     local folder=$installed/stores-go/page here=$PWD
     psql -X -q -c 'CREATE DATABASE page_of_go'

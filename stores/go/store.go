@@ -5,7 +5,7 @@
 //	err = pages.Set(ctx, "home", "<h1>Hello</h1>", store.WithExpiration(5*time.Minute))
 //
 // Over a pool, each statement runs by itself. If its connection breaks, it runs once more on a new connection, unless
-// running twice has another effect than running once. Over a pgx.Tx or a pgx.Conn no statement runs twice: the store
+// running twice and running once differ in effect. Over a pgx.Tx or a pgx.Conn no statement runs twice: the store
 // is then part of that transaction, and other sessions see no entry of a table cache before it commits.
 package pgcache
 

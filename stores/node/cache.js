@@ -1,7 +1,7 @@
 // The entries of one cache of pgcache over node-postgres, which all stores of this package use.
 //
 // Each statement goes to the pool by itself, so none is part of a transaction of the application. If its connection
-// breaks, it runs again on another one, unless running twice has another effect than running once.
+// breaks, it runs again on another one, unless running twice and running once differ in effect.
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'

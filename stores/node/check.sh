@@ -7,7 +7,7 @@ rm -rf "$folder/tests"
 cp -r test "$folder/tests"
 
 # Packs the package, so that the tests run on the files that the registry would contain.
-# shellcheck disable=SC2317 # a shell of its own calls it, where a failure ends it
+# shellcheck disable=SC2317 # a separate shell calls it and ends at a failure
 packed() {
     local name
     name=$(npm pack --silent --pack-destination "$folder")
@@ -29,7 +29,7 @@ cp ../node_modules/connect-redis/index_test.ts connect-redis
 mkdir express-session/test
 tr -d '\r' <../node_modules/express-session-with-tests/test/session.js >express-session/test/session.js
 
-# Runs the code of the page, in a database of its own.
+# Runs the code of the page, in its own database.
 # shellcheck disable=SC2317 # as above
 page() {
     psql -X -q -c 'CREATE DATABASE page'

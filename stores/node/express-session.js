@@ -5,7 +5,7 @@ import { Cache } from './cache.js'
 
 const JSON_TEXT = { text: true, encode: JSON.stringify, decode: JSON.parse }
 
-// The callback is called outside of the promise, so that an error in it causes neither a rejection nor a second call.
+// The callback is called outside the promise, so that an error in it causes neither a rejection nor a second call.
 const told = (promise, callback) => {
   if (!callback) return promise
   promise.then(value => setImmediate(callback, null, value), error => setImmediate(callback, error))

@@ -38,7 +38,7 @@ phpunit_of() {
     done
 }
 
-# NAME FILE...: starts these tests in each way, each with a cache of its own.
+# NAME FILE...: starts these tests in each way, each with its own cache.
 begin() { each_way "php_${1//[^a-zA-Z]/_}" begin_one "$@"; }
 
 # NAME FOLDER: starts the tests of the Laravel in this folder.
@@ -55,7 +55,7 @@ begin_one() {
 
 ended() { wait "${runs[$1]}" || { cat "$work/$1.out" && false; }; }
 
-# Runs the code of the page, set up as the page says, in a database of its own.
+# Runs the code of the page, set up as the page says, in its own database.
 page() {
     local folder=$work/page_of_php
     psql -X -q -c 'CREATE DATABASE page_of_php'

@@ -24,7 +24,7 @@ in_ways() {
     return $failed
 }
 
-# Runs the code of the page, in a database of its own.
+# Runs the code of the page, in its own database.
 # shellcheck disable=SC2317
 page() {
     local number

@@ -30,7 +30,7 @@ tests() {
     one "ours with $current, $way" tests_of own_test current "-I$folder/current/activesupport/lib"
 }
 
-# Runs the code of the page, in a database of its own.
+# Runs the code of the page, in its own database.
 page() {
     psql -X -q -c 'CREATE DATABASE page_of_rails'
     PGDATABASE=page_of_rails psql -X -q -c 'CREATE EXTENSION pgcache'

@@ -15,7 +15,7 @@ fetch_tests() {
     rm -rf "$folder.tmp"
 }
 
-# Builds in a folder of its own, because Maven writes next to its sources. Spring's tests are for caches that
+# Builds in a separate folder, because Maven writes next to its sources. Spring's tests are for caches that
 # return the same object that was put in. A server returns a copy, so the tests are changed to expect an equal
 # object of a serializable class.
 build() {
@@ -46,7 +46,7 @@ tests() {
     tests_with classpath.current "$way, Spring $current"
 }
 
-# Runs the code of the page, in a database of its own, in an application of each of the last two Spring Boots.
+# Runs the code of the page, in its own database, in an application of each of the last two Spring Boots.
 page() {
     local boot
     psql -X -q -c 'CREATE DATABASE page_of_spring'

@@ -1,4 +1,4 @@
-"""Tests that the cache works after a restart of the server. It runs outside of Django's tests, so that sessions outlive
+"""Tests that the cache works after a restart of the server. It runs outside Django's tests, so that sessions outlive
 a call. `restart_server` is a function of the shell that starts it; the cache is unlogged."""
 
 import subprocess

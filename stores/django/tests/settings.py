@@ -13,7 +13,7 @@ POSTGRES = {
     # The test database is created without the extension, because the migration creates that.
     "TEST": {"NAME": f"django_{name}", "TEMPLATE": "template0"},
 }
-# `keep` has the value that applies outside of tests, where sessions outlive a call.
+# `keep` has the value that applies outside tests, where sessions outlive a call.
 WAYS = {
     "direct": (SQLITE, {"conninfo": "user=postgres", "keep": 16}),
     "pooled": (

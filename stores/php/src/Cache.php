@@ -101,8 +101,8 @@ final class Cache
     /**
      * Runs $compute, which itself stores its result, under a lease on this key, which never has a value. Of all
      * processes, one gets the lease. The others wait for this many seconds, and then run their own $compute, which
-     * finds a value that was stored meanwhile. With 0 seconds, as for a server that does not preload pgcache, no
-     * lease is taken.
+     * finds the value that the process with the lease has stored. With 0 seconds, as for a server that does not
+     * preload pgcache, no lease is taken.
      */
     public function leased(string $key, float $wait, callable $compute): mixed
     {

@@ -1,5 +1,5 @@
 """A pytest plugin that gives Flask-Caching's tests the store where they request SimpleCache. Each store must begin
-empty and see no other entries, so it gets a prefix of its own. Tests that advance the clock are left out, because
+empty and see no other entries, so it gets its own prefix. Tests that advance the clock are left out, because
 deadlines follow the server's clock, and so are those of a Redis."""
 
 import uuid

@@ -31,7 +31,7 @@ def sessions_of(options):
 
 
 def _connect(alias, threshold):
-    """Connects as Django does, but without Django's cursors, which send values inside of the statement."""
+    """Connects as Django does, but without Django's cursors, which send values within the statement."""
     params = connections[alias].get_connection_params()
     del params["cursor_factory"], params["context"]
     session = psycopg.connect(**params | {"autocommit": True, "prepare_threshold": threshold})
@@ -55,4 +55,4 @@ class Transaction:
                 cursor.execute(query, values)
                 return cursor.fetchall()
         except db.Error as error:
-            raise error.__cause__ or error  # psycopg's, as from sessions of our own
+            raise error.__cause__ or error  # psycopg's error, as from the separate sessions

@@ -33,8 +33,8 @@ final class PgcacheRepository extends Repository
     }
 
     /**
-     * Laravel's own remember checks again, so a caller that has waited finds the value that was computed
-     * meanwhile.
+     * Laravel's own remember checks again, so a caller that has waited finds the value that another process
+     * has computed.
      */
     private function leased($key, Closure $remember): mixed
     {

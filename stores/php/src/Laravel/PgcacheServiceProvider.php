@@ -13,7 +13,7 @@ final class PgcacheServiceProvider extends ServiceProvider
 {
     public function boot(): void
     {
-        // Laravel binds the closure to its manager, so $this differs inside of it, and the closure must not be
+        // Laravel binds the closure to its manager, so $this differs within it, and the closure must not be
         // static.
         $this->app['cache']->extend('pgcache', function ($app, array $config) {
             $database = $app['config']['database.connections.' . ($config['connection'] ?? $app['config']['database.default'])];

@@ -16,7 +16,7 @@ import org.springframework.core.serializer.support.SerializingConverter;
 /**
  * Manages Spring's caches in one pgcache cache of bytea or text; the key of an entry is {@code name::key}.
  *
- * <p>Give it a DataSource of its own. In the application's, an error would abort the application's transaction,
+ * <p>Give it its own DataSource. In the application's, an error would abort the application's transaction,
  * and no other session would see an entry before that transaction commits.
  */
 public class PgcacheCacheManager implements CacheManager {
