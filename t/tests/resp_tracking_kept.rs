@@ -255,3 +255,119 @@ fn the_target_of_a_lost_connection_is_notified() {
     });
     assert_eq!(take(&mut target), (vec![], vec![]));
 }
+
+/// Waits until a client with BCAST receives the change of a key of its database, so that no older message is left.
+fn until_followed(client: &mut Client, change: impl FnOnce()) {
+    take(client);
+    change();
+    let probe = invalidation(Some("probe"));
+    wait_until("the change arrives", || take(client).0.contains(&probe));
+}
+
+/// SELECT and the next command arrive together, so that both run in one turn of the client.
+#[test]
+fn a_broadcast_client_that_moves_within_a_packet_is_notified() {
+    let door = start("unlogged", &[]);
+    let mut writer = door.client();
+    let mut write = |database: &str, value: &str| {
+        writer.ask(&["SELECT", database]);
+        assert_eq!(writer.ask(&["SET", "k", value]), Reply::status("OK"));
+    };
+    for (from, to) in [("0", "1"), ("1", "0")] {
+        let away = ["SELECT", to];
+        let mut client = tracking(&door, &["BCAST"]);
+        let mut together = |requests: &[&[&str]], message: Option<Reply>| {
+            send_together(&mut client, requests);
+            wait_until("the client is notified", || {
+                let (messages, _) = take(&mut client);
+                message
+                    .as_ref()
+                    .is_none_or(|message| messages.contains(message))
+            });
+        };
+        let (all, key) = (Some(invalidation(None)), Some(invalidation(Some("k"))));
+        write(from, "old");
+        write(to, "old");
+        // From here on the client has a valid permission for both databases.
+        together(&[&away, &["GET", "k"]], None);
+        together(&[&["SELECT", from], &["GET", "k"]], None);
+        together(&[], None);
+        together(&[&away, &["GET", "k"]], all.clone());
+        write(to, "new");
+        together(&[], key.clone());
+        write(from, "new");
+        together(&[&["SELECT", from], &["GET", "other"]], all.clone());
+        write(from, "newer");
+        together(&[], key.clone());
+        // The client may keep a value that it sets without reading it.
+        together(&[&away, &["SET", "k", "mine"]], all.clone());
+        write(to, "new");
+        together(&[], key);
+        together(&[&["SELECT", from], &["GET", "other"]], all.clone());
+        // Changes of the other database are not reported, so the client must not keep values that it reads there.
+        together(&[&away, &["GET", "k"], &["SELECT", from]], all);
+    }
+}
+
+/// A change of a database arrives while the client waits for a locked row of another database, and it returns in the
+/// same packet.
+#[test]
+fn a_broadcast_client_is_notified_of_changes_while_it_waits_elsewhere() {
+    let door = start("unlogged", &[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut waiting = door.cluster.connect("postgres");
+    let mut client = tracking(&door, &["BCAST"]);
+    let mut writer = door.client();
+    writer.ask(&["SET", "k", "old"]);
+    session.run("INSERT INTO tab VALUES ('locked', 'old')");
+    for database in ["1", "0"] {
+        send_together(&mut client, &[&["SELECT", database]]);
+        send_together(&mut client, &[&["GET", "k"]]);
+        take(&mut client);
+    }
+    until_followed(&mut client, || {
+        writer.ask(&["SET", "probe", "x"]);
+    });
+    session.run("BEGIN; UPDATE tab SET value = 'held' WHERE key = 'locked'");
+    let requests: [&[&str]; 3] = [&["SELECT", "1"], &["SET", "locked", "x"], &["SELECT", "0"]];
+    send_together(&mut client, &requests);
+    wait_until("SET waits", || {
+        waiting.holds("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+    });
+    assert_eq!(writer.ask(&["SET", "k", "new"]), Reply::status("OK"));
+    session.run("COMMIT");
+    let (messages, replies) = take(&mut client);
+    assert_eq!(replies.len(), 3, "{replies:?}");
+    let is_of_k =
+        |message: &Reply| *message == invalidation(None) || *message == invalidation(Some("k"));
+    assert!(messages.iter().any(is_of_k), "{messages:?}");
+}
+
+/// A change is made while the client lacks the privilege to read. It gets the privilege back before its next read.
+#[test]
+fn a_broadcast_client_is_notified_of_changes_while_its_privilege_is_revoked() {
+    let door = start("unlogged", &["pgcache.resp_default_role = 'guest'"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE ROLE guest LOGIN");
+    for (database, cache, set) in [("0", CACHE, "cache_set_bytes"), ("1", "tab", "cache_set")] {
+        for asks in [false, true] {
+            session.run(&format!("GRANT SELECT ON {cache} TO guest"));
+            session.run(&format!("SELECT {set}('k', 'old', cache => '{cache}')"));
+            let mut client = tracking(&door, &["BCAST"]);
+            send_together(&mut client, &[&["SELECT", database], &["GET", "k"]]);
+            until_followed(&mut client, || {
+                session.run(&format!("SELECT {set}('probe', 'x', cache => '{cache}')"))
+            });
+            session.run(&format!("REVOKE SELECT ON {cache} FROM guest"));
+            if asks {
+                send_together(&mut client, &[&["GET", "k"]]);
+                let (_, replies) = take(&mut client);
+                assert!(matches!(replies[..], [Reply::Error(_)]), "{replies:?}");
+            }
+            session.run(&format!("SELECT {set}('k', 'new', cache => '{cache}')"));
+            session.run(&format!("GRANT SELECT ON {cache} TO guest"));
+            send_together(&mut client, &[&["GET", "other"]]);
+            wait_until("the client is notified", || take(&mut client).0 != []);
+        }
+    }
+}

@@ -255,6 +255,12 @@ faults! {
     ReadNotNoted => "resp_tracking_tables::reads_of_an_executor_are_tracked",
     /// A read of a client with BCAST is not noted, so that a change during the read is sent only before the reply.
     BroadcastReadNotNoted => "resp_tracking_kept::a_change_during_a_read_reaches_a_broadcast_client_after_its_reply",
+    /// A client with BCAST whose SELECT and next command arrive together keeps following the former cache.
+    MovedNotSettled => "resp_tracking_kept::a_broadcast_client_that_moves_within_a_packet_is_notified",
+    /// A client with BCAST is not notified of what it has read in a database that it has left in the same packet.
+    UnfollowedReadNotOwed => "resp_tracking_kept::a_broadcast_client_that_moves_within_a_packet_is_notified",
+    /// A change of the cache that a client with BCAST has just left or may not read any more is dropped.
+    FormerCacheNotOwed => "resp_tracking_kept::a_broadcast_client_is_notified_of_changes_while_it_waits_elsewhere",
     /// When a connection with REDIRECT ends, the target is not notified.
     LostRedirectNotNotified => "resp_tracking_kept::the_target_of_a_lost_connection_is_notified",
     /// The check for clients that track runs before the commit is visible.

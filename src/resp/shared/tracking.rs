@@ -18,7 +18,7 @@ use crate::resp::session::tracked::{Mode, Tracked};
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::client_permissions;
-use crate::resp::tracking::tracking_clients::{Everybody, Invalidation, standing};
+use crate::resp::tracking::tracking_clients::{Everybody, Invalidation, followed_slot, standing};
 
 /// The number of keys that are noted between two replies. It is bounded because no other client is served while keys
 /// are noted. A client that reads more keys is notified at once that everything has changed.
@@ -69,7 +69,9 @@ fn note_reads_of(
             each_key(command, |_| {
                 tracked.reading = true;
                 tracked.fresh = true;
-                tracked.owed |= !sees_every_change;
+                // The read of a cache that the client does not follow yet, or leaves before it is settled.
+                let is_followed = tracked.slot == slot || fault::on(Fault::UnfollowedReadNotOwed);
+                tracked.owed |= !sees_every_change || !is_followed;
             });
         }
         return;
@@ -208,9 +210,7 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
             Ok(permission) if permission.target.privileges.has(Privileges::READ) => {
                 // Changes of rows that a policy may hide are never reported by key. After a read of such rows,
                 // everything is reported as changed.
-                if permission.may_send_keys() {
-                    slot = tier::tier().and_then(|tier| permission.target.cache.slot(tier));
-                }
+                slot = followed_slot(&permission);
                 true
             }
             Ok(_) | Err(Progress::Done) => false,
@@ -269,8 +269,8 @@ fn is_broadcast(tracked: &Tracked) -> bool {
 }
 
 /// Returns whether a client must be settled, because a message that everything has changed is pending, or because the
-/// client has prefixes and its permission is no longer valid. A waiting client with prefixes is settled when it
-/// resumes.
+/// client has prefixes and its permission is no longer valid or is for another cache than the cache that it follows. A
+/// waiting client with prefixes is settled when it resumes.
 pub fn is_unsettled(session: &Session) -> bool {
     session.tracking.as_deref().is_some_and(|tracked| {
         match is_broadcast(tracked) {
@@ -278,7 +278,11 @@ pub fn is_unsettled(session: &Session) -> bool {
             _ if tracked.reading => false,
             // A waiting client cannot be settled, because it may have to wait for its permission.
             true => {
-                session.waits == Waits::Nothing && (tracked.owed || standing(session).is_none())
+                let has_moved = |permission| followed_slot(permission) != tracked.slot;
+                session.waits == Waits::Nothing
+                    && (tracked.owed
+                        || standing(session).is_none_or(has_moved)
+                            && !fault::on(Fault::MovedNotSettled))
             }
             false => tracked.owed,
         }

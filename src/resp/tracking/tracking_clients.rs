@@ -331,23 +331,17 @@ impl Everybody<'_> {
             return;
         };
         let session = &mut client.session;
-        match standing(session) {
-            Some(permission) => {
-                let cache = &permission.target.cache;
-                let is_its_own = tier::tier().and_then(|tier| cache.slot(tier)) == Some(slot);
-                if is_its_own
-                    && permission.target.privileges.has(Privileges::READ)
-                    && permission.may_send_keys()
-                {
-                    self.notify(id, invalidation, author);
-                }
-            }
-            None => {
-                if let Some(tracked) = session.tracking.as_deref_mut() {
-                    tracked.owed = true;
-                }
-                self.wake(id);
-            }
+        let followed = standing(session).map(followed_slot);
+        if followed == Some(Some(slot)) {
+            return self.notify(id, invalidation, author);
+        }
+        // The client may hold values of the cache that it followed before its database or its privileges changed.
+        if let Some(tracked) = session.tracking.as_deref_mut()
+            && (followed.is_none() || tracked.slot == Some(slot))
+            && !fault::on(Fault::FormerCacheNotOwed)
+        {
+            tracked.owed = true;
+            self.wake(id);
         }
     }
 }
@@ -356,6 +350,16 @@ impl Everybody<'_> {
 pub fn standing(session: &Session) -> Option<&Permission> {
     let permission = session.permission.as_deref()?;
     (permission.holds() && !permission.is_past(session.login.by_password)).then_some(permission)
+}
+
+/// Returns the slot of the cache whose keys a client with prefixes is notified of: the cache of its database. Returns
+/// None if the client may not read the cache, or if policies may hide rows from it.
+pub fn followed_slot(permission: &Permission) -> Option<u32> {
+    let target = &permission.target;
+    let follows = target.privileges.has(Privileges::READ) && permission.may_send_keys();
+    tier::tier()
+        .filter(|_| follows)
+        .and_then(|tier| target.cache.slot(tier))
 }
 
 /// Writes a message to a client that is the REDIRECT target of another client.

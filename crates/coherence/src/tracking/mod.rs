@@ -3,7 +3,7 @@
 //! A writer changes two rows in a transaction, and records the changes in a ring that a network process reads. The
 //! network process notes the keys that its client reads, either from a copy in the hot tier or through an executor, and
 //! sends the changes of these keys to the client as invalidations. The client keeps each value until its key is
-//! Messages and replies reach the client in order, but after a delay. In the code, a record in the ring and an
+//! invalidated. Messages and replies reach the client in order, but after a delay. In the code, a record in the ring and an
 //! invalidation are both an `Invalidation`, the network process is the front, and the executor is the back.
 //!
 //! The promises:
