@@ -151,6 +151,41 @@ fn auth_is_refused_when_it_is_queued() {
     assert!(matches!(client.ask(&["EXEC"]), Reply::Array(_)));
 }
 
+/// A GRANT voids the permissions of all clients, so the server must read those of both databases again.
+#[test]
+fn an_exec_over_several_databases_does_all_of_its_work_after_a_grant() {
+    let door = Door::start(&["pgcache.resp_caches = 'public.door, public.more'"]);
+    let mut session = door.cluster.connect("postgres");
+    session
+        .batch_execute(
+            "SELECT cache_create('more', storage => 'memory', value_type => 'bytea'); CREATE ROLE other",
+        )
+        .expect("a cache");
+    let mut client = door.client();
+    for database in ["1", "0"] {
+        assert_eq!(client.ask(&["SELECT", database]), ok());
+        assert_eq!(client.ask(&["GET", "a"]), Reply::Null);
+    }
+    for round in 0..5 {
+        assert_eq!(client.ask(&["MULTI"]), ok());
+        for words in [
+            &["SET", "a", "1"][..],
+            &["SELECT", "1"],
+            &["SET", "b", "1"],
+            &["COPY", "b", "c", "DB", "0", "REPLACE"],
+            &["SELECT", "0"],
+            &["INCR", "a"],
+        ] {
+            assert_eq!(client.ask(words), Reply::status("QUEUED"));
+        }
+        session
+            .batch_execute("GRANT SELECT ON more TO other")
+            .expect("a grant");
+        let replies = vec![ok(), ok(), ok(), Reply::Integer(1), ok(), Reply::Integer(2)];
+        assert_eq!(client.ask(&["EXEC"]), Reply::Array(replies), "{round}");
+    }
+}
+
 #[test]
 fn an_exec_over_several_databases_is_judged_by_the_entries_of_each() {
     let door = Door::start(&["pgcache.resp_caches = 'public.door, public.more'"]);

@@ -10,10 +10,10 @@
 //! With a probability of about 1 in 16,384, a change of another key counts, too. The transaction is then aborted
 //! without need, and its client tries again, as after any abort.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use pgcache_resp::{Args, Batch, Command, Failure, Writer, rule, write_verbatim_error};
+use pgcache_resp::{Args, Batch, Command, Entry, Failure, Writer, rule, write_verbatim_error};
 use pgrx::pg_sys::Oid;
 
 use super::entry_access::Call;
@@ -56,6 +56,8 @@ struct Collected {
     requests: usize,
     /// Whether one of the requests may write, so that CLIENT PAUSE WRITE holds EXEC back.
     writes: bool,
+    /// Whether one of the requests may name another database.
+    names_database: bool,
 }
 
 /// A cache and a key in it.
@@ -106,7 +108,7 @@ impl State {
             Failure::NotInMulti.write(out);
             return Admitted::Answered;
         }
-        self.collect(args, entry.may_write(), limit, out);
+        self.collect(args, entry, limit, out);
         Admitted::Answered
     }
 
@@ -123,10 +125,34 @@ impl State {
         collected.is_some_and(|collected| collected.writes)
     }
 
-    fn collect(&mut self, args: Args<'_>, writes: bool, limit: usize, out: &mut Writer) {
+    /// Returns the databases that commands of the transaction name, of a server that has this many.
+    pub fn named_databases(&self, databases: usize) -> BTreeSet<u32> {
+        let mut named = BTreeSet::new();
+        let collected = self.0.as_ref().and_then(|kept| kept.collected.as_ref());
+        let Some(collected) = collected.filter(|collected| collected.names_database) else {
+            return named;
+        };
+        let mut cuts = Batch::default();
+        cuts.append(&collected.bytes, 0);
+        for args in cuts.all(&collected.bytes) {
+            match Command::read(args) {
+                Ok(Command::Select { database }) => named.extend(u32::try_from(database)),
+                Ok(Command::Copy { options, .. }) => {
+                    let read = options.read(databases);
+                    named.extend(read.ok().and_then(|(to, _)| to).map(|to| to as u32));
+                }
+                _ => {}
+            }
+        }
+        named.retain(|database| (*database as usize) < databases);
+        named
+    }
+
+    fn collect(&mut self, args: Args<'_>, entry: &Entry, limit: usize, out: &mut Writer) {
         let collected = self.0.as_mut().and_then(|kept| kept.collected.as_mut());
         let added = collected.map(|collected| {
-            collected.writes |= writes;
+            collected.writes |= entry.may_write();
+            collected.names_database |= entry.has(rule::NAMES_DATABASE);
             collected.add(args, limit)
         });
         match added {

@@ -299,11 +299,15 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
             Err(step) => return step,
         }
     }
+    let databases = match databases_of(core, session) {
+        Ok(databases) => databases,
+        Err(step) => return step,
+    };
     let before = replies.as_bytes().len();
     let Some(queue) = session.state.exec(core.now, replies) else {
         return Progress::Done;
     };
-    if let Err(error) = within_budget(core, session, &queue) {
+    if let Err(error) = within_budget(core, session, &queue, databases) {
         replies.rewind(before);
         error.write(replies);
         return Progress::Done;
@@ -366,8 +370,12 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
 }
 
 /// Returns an error, before the first command of a transaction runs, if all commands together would cost too much.
-fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &Queue) -> Done<'a> {
-    let databases = databases_of(core, session, queue);
+fn within_budget<'a>(
+    core: &mut Core,
+    session: &mut Session,
+    queue: &Queue,
+    databases: BTreeSet<u32>,
+) -> Done<'a> {
     let permission: Vec<_> = databases
         .into_iter()
         .filter_map(|database| Some((database, known(core, session, database)?)))
@@ -385,21 +393,20 @@ fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &Queue) -> D
     Ok(())
 }
 
-/// Returns the databases that a transaction uses.
-fn databases_of(core: &Core, session: &Session, queue: &Queue) -> BTreeSet<u32> {
-    let mut databases = BTreeSet::from([session.database]);
-    for args in queue.iter() {
-        match Command::read(args) {
-            Ok(Command::Select { database }) => databases.extend(u32::try_from(database)),
-            Ok(Command::Copy { options, .. }) => {
-                let read = options.read(core.catalog.permissions.databases());
-                databases.extend(read.ok().and_then(|(to, _)| to).map(|to| to as u32));
-            }
-            _ => {}
+/// Returns the databases that a transaction uses. Makes the client wait until its permissions in all of them are known,
+/// because no command can wait inside an EXEC.
+fn databases_of(core: &mut Core, session: &mut Session) -> Result<BTreeSet<u32>, Progress> {
+    let named = core.catalog.permissions.databases();
+    let mut databases = session.state.named_databases(named);
+    let mut nowhere = Writer::new(session.protocol, 0);
+    for database in &databases {
+        let known = client_permissions::permission_in(core, session, *database, &mut nowhere);
+        if let Err(step @ (Progress::Wait | Progress::Starve)) = known {
+            return Err(step);
         }
     }
-    databases.retain(|database| (*database as usize) < core.catalog.permissions.databases());
-    databases
+    databases.insert(session.database);
+    Ok(databases)
 }
 
 /// Returns the client's permission in a database. Returns None if the permission is unknown; the command is then

@@ -114,7 +114,7 @@ pub static TABLE: &[Entry] = rows! {
         "config|help"       2 [LOADING STALE] 0 0 0 [] "5.0.0" server NoEntries[DESCRIBES] {};
         "config|resetstat"   2 [ADMIN NOSCRIPT LOADING STALE] 0 0 0 [] "2.0.0" server {};
     };
-    "copy"             -3 [WRITE DENYOOM] 1 2 1 [KEYSPACE] "6.2.0" generic Write[ATOMIC] {};
+    "copy"             -3 [WRITE DENYOOM] 1 2 1 [KEYSPACE] "6.2.0" generic Write[ATOMIC NAMES_DATABASE] {};
     "dbsize"            1 [READONLY FAST] 0 0 0 [KEYSPACE] "1.0.0" server Long[] {};
     "decr"              2 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
     "decrby"            3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
@@ -201,7 +201,7 @@ pub static TABLE: &[Entry] = rows! {
         "script|help"       2 [LOADING STALE] 0 0 0 [SCRIPTING] "5.0.0" scripting {};
         "script|load"       3 [NOSCRIPT STALE] 0 0 0 [SCRIPTING] "2.6.0" scripting {};
     };
-    "select"            2 [LOADING STALE FAST] 0 0 0 [CONNECTION] "1.0.0" connection {};
+    "select"            2 [LOADING STALE FAST] 0 0 0 [CONNECTION] "1.0.0" connection NoEntries[NAMES_DATABASE] {};
     "set"              -3 [WRITE DENYOOM] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};
     "setex"             4 [WRITE DENYOOM] 1 1 1 [STRING] "2.0.0" string Write[LIGHT] {};
     "setnx"             3 [WRITE DENYOOM FAST] 1 1 1 [STRING] "1.0.0" string Write[LIGHT] {};

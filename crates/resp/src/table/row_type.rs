@@ -137,6 +137,8 @@ pub mod rule {
     pub const GREETS: u16 = 1 << 12;
     /// Changes the client's subscriptions, and replies with messages.
     pub const SUBSCRIBES: u16 = 1 << 11;
+    /// May name another database than the client's.
+    pub const NAMES_DATABASE: u16 = 1 << 13;
 }
 
 /// The positions of the keys among the arguments: the first, the last (counted from the end if negative), and the step.
