@@ -13,9 +13,9 @@ struct Made {
     keys: [&'static str; 2],
     past: &'static str,
     future: &'static str,
-    /// The deadlines that mean never.
+    /// Deadlines that mean that the row never expires.
     never: &'static [&'static str],
-    /// The condition that EXPLAIN shows.
+    /// The filter that EXPLAIN must show for a scan of the table.
     condition: &'static str,
 }
 
@@ -194,7 +194,7 @@ fn expected(session: &mut Client) -> i64 {
         .nth(1)
         .and_then(|rest| rest.split(' ').next());
     rows.and_then(|rows| rows.parse().ok())
-        .expect("a plan tells its rows")
+        .expect("the plan shows a row count")
 }
 
 #[test]

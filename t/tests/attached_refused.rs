@@ -5,7 +5,7 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 
-/// A table, the arguments of `cache_attach`, and words in the detail or hint.
+/// A table, the arguments of `cache_attach`, and words that the error's detail or hint must contain.
 const REFUSED: &[(&str, &str, &str)] = &[
     (
         "(key char(9) PRIMARY KEY, value text, expires_at timestamptz)",

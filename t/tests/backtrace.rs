@@ -58,7 +58,7 @@ fn no_error_shows_a_backtrace_in_any_environment_of_the_server() {
                 let told = told.unwrap_or_default();
                 assert!(
                     !told.contains(".rs:") && !told.contains(" at /") && !told.contains("_wrapper"),
-                    "{environment:?}: {call} tells {told}"
+                    "{environment:?}: {call} reveals {told}"
                 );
             }
             if *state == "P0001" {
@@ -68,7 +68,7 @@ fn no_error_shows_a_backtrace_in_any_environment_of_the_server() {
         // Simulates a defect: declares a function of the extension with the wrong arguments.
         session.run("CREATE FUNCTION broken() RETURNS text AS '$libdir/pgcache', 'cache_get_wrapper' LANGUAGE C");
         let error = session.try_value("SELECT broken()").expect_err("an error");
-        let error = error.as_db_error().expect("the session goes on");
+        let error = error.as_db_error().expect("the session survives");
         assert_eq!((error.code().code(), error.detail()), ("XX000", None));
         assert!(cluster.log_text().contains("pgcache: internal error at"));
     }

@@ -52,7 +52,8 @@ fn sessions(nodes: &[Cluster]) -> Vec<Client> {
     nodes.iter().map(|node| node.connect("postgres")).collect()
 }
 
-/// Distributes an empty cache over the nodes with Citus' own function, for which the setting must allow triggers.
+/// Distributes an empty cache over the nodes with Citus' own function. Turns on the setting without which Citus refuses
+/// tables with triggers.
 fn distribute(session: &mut Client, table: &str) {
     session.run("SET citus.enable_unsafe_triggers = on");
     session.run(&format!(

@@ -31,7 +31,8 @@ fn left(session: &mut Client, key: &str, cache: &str) -> Option<f64> {
         .map(|left| left.parse().expect("a number"))
 }
 
-/// Checks that about this much ttl is left. The test itself may have taken some of it.
+/// Checks that the remaining ttl is at most `expected` seconds, and less by at most ten minutes, which the test itself
+/// may take.
 fn about(left: Option<f64>, expected: i64, case: &str) {
     let (left, expected) = (
         left.unwrap_or_else(|| panic!("{case}: no ttl")),
@@ -97,7 +98,7 @@ fn sweeps_continue() {
         while session.number("SELECT count(*) FROM c AS pgcache_c") > 0
             || session.number(IN_MEMORY) > 0
         {
-            assert!(Instant::now() < patience, "round {round}: nobody sweeps");
+            assert!(Instant::now() < patience, "round {round}: no worker sweeps");
             sleep(Duration::from_millis(50));
         }
         assert_eq!(session.number("SELECT cache_expire()"), 0);

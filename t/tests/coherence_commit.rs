@@ -101,7 +101,7 @@ fn the_first_get_ever_may_race_the_first_write_ever() {
     }
 }
 
-/// A cursor and a running function read on while another session commits.
+/// A cursor and a running function continue to read while another session commits.
 #[test]
 fn a_cursor_and_a_function_see_acknowledged_writes() {
     let database = Cluster::hot().database();

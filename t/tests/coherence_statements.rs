@@ -260,7 +260,7 @@ fn after_any_statement_function_and_select_agree() {
 }
 
 #[test]
-fn a_statement_that_is_rolled_back_was_never_seen() {
+fn other_sessions_never_see_a_rolled_back_statement() {
     let database = Cluster::hot().database();
     let (mut writer, mut reader) = (database.connect(), database.connect());
     for (statement, _) in STATEMENTS {

@@ -140,7 +140,7 @@ fn verifications(database: &Database, recorder: &Recorder) -> Vec<String> {
     differences
 }
 
-/// Reads all keys in one call, which makes a batch of look-ups, one snapshot for the missing keys, and a fill for each
+/// Reads all keys in one call, which makes a batch of lookups, one snapshot for the missing keys, and a fill for each
 /// of them.
 fn read_all(session: &mut Client, recorder: &Recorder) -> Vec<Read> {
     let began = recorder.now();

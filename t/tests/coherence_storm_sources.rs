@@ -67,7 +67,7 @@ fn question(rng: &mut Rng, key: u64) -> String {
     }
 }
 
-/// Reads one key. Returns None for a miss, because a miss proves nothing: entries may be removed at any time.
+/// Reads one key. Returns None for a miss, which the history leaves out, because entries may be removed at any time.
 fn ask(session: &mut Client, recorder: &Recorder, key: u64, sql: &str) -> Option<Read> {
     let began = recorder.now();
     let saw = session.value(sql);

@@ -154,7 +154,7 @@ fn writes_notify_watchers() {
                 .timeout_iter(patience)
                 .next()
                 .expect("the session lives");
-            told.push(next.expect("nothing was told").payload().to_owned());
+            told.push(next.expect("no notification arrived").payload().to_owned());
         }
         assert_eq!(told, [r#"{"op": "set", "key": "k"}"#, "end"], "{order}");
     }

@@ -15,7 +15,8 @@ use pgcache_tests::rng::Rng;
 use postgres::Client;
 
 const SESSIONS: usize = 8;
-/// The number of times that sessions must take the lock, in total, for the test to prove anything.
+/// The number of times that sessions must take the lock, in total. With fewer, an unsafe lock could pass the test by
+/// luck.
 const ENOUGH: usize = 40;
 
 /// Runs `work` in `SESSIONS` sessions at once. Returns the results in the order of the sessions.
@@ -218,7 +219,7 @@ fn two_transactions_with_opposite_orders_of_keys_do_deadlock() {
     refused(one.and(other), "40P01");
 }
 
-/// Tries to take the lock in one way, which may be unsafe. Returns whether the session holds it.
+/// Tries to take the lock by one method, safe or unsafe. Returns whether the session believes that it holds the lock.
 type Acquire = fn(&mut Client, usize) -> bool;
 
 fn by_add(session: &mut Client, holder: usize) -> bool {

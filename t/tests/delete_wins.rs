@@ -86,7 +86,7 @@ fn a_deletion_wins_over_a_fetch_whose_row_it_cannot_see() {
 
 /// Deletions also win over fetches into a table with a user-defined trigger.
 #[test]
-fn it_wins_in_a_table_with_user_defined_triggers() {
+fn a_deletion_wins_in_a_table_with_user_defined_triggers() {
     let database = scene(Cluster::hot(), "unlogged");
     database.connect().run(
         "CREATE TABLE log (k text); CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS \
@@ -101,9 +101,9 @@ fn it_wins_in_a_table_with_user_defined_triggers() {
     assert!(database.connect().number("SELECT count(*) FROM log") > 0);
 }
 
-/// The fetch commits, and so ends its lease, between the deletion's look-up and the deletion's commit.
+/// The fetch commits, and so ends its lease, between the deletion's lookup and the deletion's commit.
 #[test]
-fn it_wins_over_a_fetch_that_commits_between_its_check_and_its_commit() {
+fn a_deletion_wins_over_a_fetch_that_commits_between_its_check_and_its_commit() {
     let database = scene(Cluster::hot(), "unlogged");
     let (mut loads, mut deletes) = (database.connect(), database.connect());
     for deletion in [
@@ -122,7 +122,7 @@ fn it_wins_over_a_fetch_that_commits_between_its_check_and_its_commit() {
     }
 }
 
-/// The loader has read the source. A lock makes it wait until the deletion has looked for the row.
+/// The loader has read the source. A lock makes it wait until the deletion has looked up the row.
 #[test]
 fn a_deletion_wins_over_a_fetch_that_stores_between_its_checks() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -263,7 +263,7 @@ fn a_deletion_that_was_rolled_back_removes_nothing() {
 
 /// The deletion wins even if its transaction has also changed the whole cache.
 #[test]
-fn it_wins_beside_a_change_of_the_whole_cache() {
+fn a_deletion_wins_beside_a_change_of_the_whole_cache() {
     let many = "SELECT cache_set_many(array_agg('x' || g), array_agg('v'::text), cache => 'c') FROM generate_series(1, 10001) AS g";
     let database = scene(Cluster::hot(), "unlogged");
     for deletion in [

@@ -618,11 +618,11 @@ fn rows_applied_by_logical_replication_remove_entries() {
     target.run("DROP SUBSCRIPTION s");
 }
 
-/// The apply process truncates the partitions themselves, even if the publisher names their parent.
+/// The apply worker truncates the partitions themselves, even if the publisher names their parent.
 #[test]
 fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
     let publisher = Cluster::start(&["wal_level = logical"]);
-    let subscriber = Cluster::with_tier(&[]); // apply loads the library in no other way
+    let subscriber = Cluster::with_tier(&[]); // without preload the apply worker would not load the library
     let mut source = publisher.connect("postgres");
     let mut target = subscriber.connect("postgres");
     const PARTITIONED: &str = "CREATE TABLE src (id int PRIMARY KEY, v text) PARTITION BY LIST (id); \

@@ -55,7 +55,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("text", "04.07.2026", "(d::date - '2026-01-01'::date)::text"),
 ];
 
-/// Settings of a writer, under which all types are printed and read differently.
+/// Settings of a writer that change the text form of all these types, in output and input.
 const OTHER: &str = "SET DateStyle = 'German, DMY'; SET IntervalStyle = 'iso_8601'; SET TimeZone = 'Pacific/Auckland';
     SET bytea_output = 'escape'; SET extra_float_digits = -10";
 /// Settings of the session that declares the dependency.
@@ -214,7 +214,7 @@ fn an_older_dependency_works_is_named_and_is_mended_by_the_statement() {
     );
     declare_without_settings(&mut owner, "ROW.d::text");
     let key = "d::text";
-    // A dependency of that kind still works if both sessions have the same settings.
+    // A dependency without recorded settings still works if the owner and the writer have the same settings.
     owner.run(
         "SELECT cache_set((SELECT d::text FROM src), 'old', cache => 'c'); UPDATE src SET v = 1",
     );

@@ -1,4 +1,4 @@
-//! Runs the same random statements in two databases, one with direct access to the table and one with kept plans.
+//! Runs the same random statements in two databases, one with direct access to the table and one with saved plans.
 //! Answers, errors, rows, index entries and the server's counters of rows must be equal.
 //!
 //! For many more statements run it by hand: `PGCACHE_TWIN_ROUNDS=1000 PGCACHE_TWIN_SEED=...`.

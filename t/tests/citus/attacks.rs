@@ -5,7 +5,7 @@ use pgcache_tests::refusal::refused;
 
 use super::spread::cluster;
 
-/// Thirty keys, which are on all nodes.
+/// Thirty keys, enough that every node has some of them.
 const KEYS: &str = "ARRAY(SELECT 'n' || i FROM generate_series(1, 30) AS i)";
 
 #[test]

@@ -16,7 +16,7 @@ fn spread() -> (Vec<Cluster>, Vec<Client>) {
     (nodes, sessions)
 }
 
-/// Returns a key for each node, as the first session places them.
+/// Returns one key of each session's node, in the order of the sessions.
 pub fn a_key_of_each(sessions: &mut [Client]) -> Vec<String> {
     let groups: Vec<i64> = sessions
         .iter_mut()
@@ -110,7 +110,7 @@ fn a_fetch_answers_where_nothing_can_be_stored() {
     let (_nodes, mut sessions) = spread();
     for key in a_key_of_each(&mut sessions) {
         for session in &mut sessions {
-            session.run("SET pgcache.fetch_wait = '200 ms'"); // for the lease of the transaction that was rolled back
+            session.run("SET pgcache.fetch_wait = '200 ms'"); // bounds the wait for the lease of the rolled-back fetch
             let fetch = format!("SELECT cache_fetch('{key}', 'SELECT ''v''', cache => 'c')");
             for mode in ["READ ONLY", "ISOLATION LEVEL SERIALIZABLE"] {
                 session.run(&format!("BEGIN {mode}"));
@@ -123,7 +123,7 @@ fn a_fetch_answers_where_nothing_can_be_stored() {
             session.run("ROLLBACK TO s; COMMIT");
             let stored = session.value(&format!("SELECT cache_get('{key}', 'c')"));
             assert_eq!(stored, None);
-            // The caller receives an error of the loader.
+            // The caller receives the loader's error.
             let failing = format!("SELECT cache_fetch('{key}', 'SELECT 1 / 0', cache => 'c')");
             refused(session.try_lines(&failing), "22012");
             let within = format!(
@@ -191,7 +191,7 @@ fn a_lease_is_good_on_every_node_and_for_one_store() {
             assert_eq!(sessions[winner].lines(&ask), ["v|hit|"]);
             sessions[other].run(&format!("SELECT cache_delete('{key}', 'c')"));
 
-            // A holder can give up its lease, and a write voids a lease.
+            // A holder can release its lease, and a write voids a lease.
             let number = |line: &str| line.rsplit('|').next().unwrap().to_owned();
             let lease = number(&sessions[winner].lines(&ask)[0]);
             let release = format!("SELECT cache_release('{key}', {lease}, 'c')");

@@ -29,7 +29,7 @@ impl Watched {
         }
     }
 
-    /// Replaces $0, $1 and $2 in the text by keys of the nodes 0, 1 and 2.
+    /// Replaces $0, $1 and $2 in the text with keys of nodes 0, 1 and 2.
     fn with_keys(&self, text: &str) -> String {
         let each = self.keys.iter().enumerate();
         each.fold(text.to_owned(), |text, (at, key)| {
@@ -75,7 +75,7 @@ const IN_TWO: &[&str] = &[
     "SELECT cache_set($0, '1', cache => 'c'), change($1)",
     "DO $$ BEGIN UPDATE p SET value = 'x' WHERE key = $1; PERFORM cache_set($0, '1', cache => 'c'); END $$",
     "CALL change_both($1, $0)",
-    // Prepared statements, before and after Postgres keeps their plans.
+    // Prepared statements, before and after Postgres saves a generic plan for them.
     "BEGIN; EXECUTE change ($1); EXECUTE store ($0); COMMIT",
     "BEGIN; EXECUTE change ($1); EXECUTE store ($0); COMMIT; BEGIN; EXECUTE store ($0); EXECUTE change ($1); COMMIT",
     // MERGE, reference tables, several nodes, a trigger at the commit, and other isolation levels.
@@ -157,7 +157,7 @@ fn writes_on_this_node_and_another_commit_in_two_phases() {
             "{statements}: {prepared}, {once}"
         );
     }
-    // COPY after a call, and before it.
+    // COPY after a call, and a call after COPY.
     let [here, there] = [&watched.keys[0], &watched.keys[1]].map(String::clone);
     let store = format!("SELECT cache_set('{here}', 'v', cache => 'c')");
     for first in [true, false] {

@@ -13,7 +13,7 @@ use postgres::Client;
 
 use super::{nodes, sessions};
 
-/// Starts the nodes, all of which keep shards.
+/// Starts the nodes. Every node, the coordinator included, holds shards.
 pub fn cluster() -> (Vec<Cluster>, Vec<Client>) {
     let nodes = nodes();
     let mut sessions = sessions(&nodes);
@@ -247,7 +247,7 @@ fn caches_that_cannot_be_distributed_stay_unchanged() {
     refused(
         session.try_lines("SELECT cache_distribute('app_cache')"),
         "42501",
-    ); // the first is a superuser's
+    ); // the first relation belongs to a superuser
     session.run("RESET ROLE; SELECT cache_distribute('theirs_too', 4)");
     session.run("SET ROLE app");
     refused(
@@ -346,7 +346,7 @@ fn live_entries_move_to_shards_and_settings_count_everywhere() {
     sessions[0]
         .run("SELECT cache_delete('k1', 'c'), cache_delete('k2', 'c'), cache_delete('k3', 'c')");
     for session in &mut sessions {
-        assert_eq!(session.number(hits), 97); // without the hits from before
+        assert_eq!(session.number(hits), 97); // the deleted keys are no longer hits on any node
     }
     sessions[0].run("SELECT cache_alter('c', ttl => '2 hours', max_entries => 80)");
     for (node, session) in sessions.iter_mut().enumerate() {
@@ -374,7 +374,7 @@ fn live_entries_move_to_shards_and_settings_count_everywhere() {
     for session in &mut sessions {
         refused(session.try_lines("SELECT cache_get('k1', 'c')"), "42P01");
     }
-    // A local cache with the name works as a local cache.
+    // After the drop, a local cache with the same name works as any local cache.
     sessions[1].run("SELECT cache_create('c'); SELECT cache_set('k', 'v', cache => 'c')");
     assert_eq!(sessions[1].text("SELECT cache_get('k', 'c')"), "v");
 }
@@ -549,7 +549,7 @@ fn internal_calls_between_nodes_grant_no_more_than_sql() {
             ["42601", "42602", "42P01"].contains(&sqlstate(&error)),
             "{error:?}"
         );
-        // For NULL, Citus would crash when it looks up the node.
+        // If a call passed NULL on to Citus, Citus would crash while it looks up the node.
         for call in [
             "SELECT * FROM pgcache.at_key(NULL, 1, 'cache_get', ARRAY['=k', '=c'])",
             "SELECT pgcache.at_key(NULL, 1, 'cache_get', ARRAY['=k', '=c'])",
