@@ -338,7 +338,7 @@ impl Storm {
         self.goes_on.load(SeqCst)
     }
 
-    /// Returns a kind of event that has been too rare so far for the test to prove anything.
+    /// Returns a kind of event that readers have not yet observed often enough for the test.
     fn lacks(&self) -> Option<&'static str> {
         let counts = [
             ("reads", &self.reads),

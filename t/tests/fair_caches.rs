@@ -1,6 +1,6 @@
 //! Tests that one role's caches do not affect another role's caches. The attacker runs open, waiting, rolled-back and
-//! prepared transactions on its own caches. Meanwhile pgcache must store the victim's fetches, fill its copies, and
-//! free its slots. Each attack is a line in one of the lists.
+//! prepared transactions on its own caches. During these transactions pgcache must store the victim's fetches, fill its
+//! copies, and free its slots. Each attack is a line in one of the lists.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -117,7 +117,7 @@ fn without_fetch_the_crowd_stampedes() {
     assert!(runs > 1, "the crowd was no crowd");
 }
 
-/// Ends a lease holder by `end`, and checks that the waiting session then runs the loader.
+/// Ends a lease holder with `end`, and checks that the waiting session then runs the loader.
 fn holder_ends(cluster: &Cluster, create: &str, end: impl Fn(&Database, &mut Client)) {
     let (database, mut gate) = gated(cluster, create);
     thread::scope(|scope| {
@@ -154,7 +154,7 @@ fn after_a_failed_cancelled_or_terminated_holder_the_next_one_loads() {
     each_way_a_holder_ends(tiered(), "SELECT cache_create('c', storage => 'memory')");
 }
 
-/// A block of the holder catches the loader's error, and the holder's transaction continues.
+/// The holder catches the loader's error in a PL/pgSQL block, and its transaction continues.
 #[test]
 fn a_caught_error_ends_the_lease() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -420,7 +420,7 @@ fn on_a_standby_the_value_comes_and_only_memory_caches_keep_it() {
     }
 }
 
-/// Early refresh uses a factor so large that every hit is due. One session then loads a live value again.
+/// Sets the factor of early refresh so high that every hit is due. One session then loads a live value again.
 #[test]
 fn early_refresh_loads_a_live_value_anew_only_where_it_is_on() {
     for storage in ["unlogged", "memory"] {

@@ -323,7 +323,7 @@ fn an_old_value_whose_commit_waits_goes_with_the_change_of_its_source() {
     converged(&database, "logged");
 }
 
-/// One client gets the lease and computes a value, which the other clients do not do. The value is not stored.
+/// Only the client that gets the lease computes a value. The value is not stored.
 #[test]
 fn a_lease_that_is_won_while_a_deletion_commits_stores_nothing() {
     let rest = "BEGIN; UPDATE src SET v = 'new'; ";
@@ -362,7 +362,8 @@ fn stores(session: &mut Client, lease: &str) -> bool {
     ))
 }
 
-/// The session has already been notified of the source's change, but its snapshot is older. The fetch stores nothing.
+/// The fetching session's snapshot is older than the source's change and the removal. The fetch stores nothing,
+/// although its session has already processed the messages about both.
 #[test]
 fn a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     for storage in ["unlogged", "logged", "memory"] {
@@ -508,7 +509,7 @@ fn a_fetch_under_an_old_snapshot_returns_its_value_and_stores_nothing_old() {
     }
 }
 
-/// Stores as usual if the source has not changed since the snapshot.
+/// A fetch stores its value if the source has not changed since the snapshot.
 #[test]
 fn a_fetch_under_a_fresh_snapshot_stores() {
     let database = with_gate(hanging(), "unlogged");

@@ -147,7 +147,9 @@ fn a_lease_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
             session(&database).run(UPDATE);
             let won = client
                 .lines("SELECT state, coalesce(lease, 0) FROM cache_lease('k', cache => 'c')");
-            let lease = won[0].strip_prefix("win|").expect("nobody else has it");
+            let lease = won[0]
+                .strip_prefix("win|")
+                .expect("no other session has the lease");
             drop(client.try_lines(&format!(
                 "SELECT cache_set_leased('k', (SELECT v FROM src WHERE k = 'k'), {lease}, cache => 'c')"
             )));
@@ -320,7 +322,7 @@ fn without_preload_a_commit_is_not_starved_by_repeated_loads() {
         let most = if later == 0 { i64::MAX } else { later + 4 };
         assert!(watch.number(stored) <= most, "others came first");
     });
-    assert!(waited > 0, "nobody was waited for");
+    assert!(waited > 0, "the writer waited for no loader");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn converged(database: &Database, what: &str) {
     assert_eq!(session.text(GET), "new", "{what}");
 }
 
-/// The source changes and commits while a fetch is in each of its windows.
+/// For each window of a fetch: the source changes and commits while the fetch waits there.
 #[test]
 fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
     let cluster = Cluster::with_tier(&[]);
@@ -89,7 +89,8 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
     cluster.connect("postgres").nothing_pending();
 }
 
-/// While a change is in each of its windows, other sessions fetch, take a lease as a client does, and store a value.
+/// For each window of a change: while the change waits there, other sessions fetch, take a lease as a client does, and
+/// store a value.
 #[test]
 fn in_any_window_of_a_change_nothing_old_is_stored() {
     let cluster = Cluster::with_tier(&[]);
@@ -121,7 +122,9 @@ fn in_any_window_of_a_change_nothing_old_is_stored() {
                 let won = reader
                     .lines("SELECT state, lease FROM cache_lease('k', cache => 'c')")
                     .remove(0);
-                let lease = won.strip_prefix("win|").expect("it is told to compute");
+                let lease = won
+                    .strip_prefix("win|")
+                    .expect("the session gets the lease");
                 assert!(!reader.holds(&format!(
                     "SELECT cache_set_leased('k', '{seen}', {lease}, cache => 'c')"
                 )));

@@ -96,8 +96,8 @@ fn call_at_random(
     answers
 }
 
-/// Restores the session. A timeout that fires just after its statement has ended cancels the next statement. If it
-/// cancels the restore, the restore runs again.
+/// Resets the session. A timeout that fires just after its statement has ended cancels the next statement, so a
+/// cancelled reset runs again.
 fn put_back(session: &mut Client) {
     let back = "ROLLBACK; RESET statement_timeout; RESET ROLE";
     if let Err(error) = session.try_lines(back) {

@@ -20,7 +20,7 @@ fn hides(session: &mut Client) -> String {
 }
 
 #[test]
-fn a_session_hides_them_from_the_moment_on_at_which_it_loads_the_library() {
+fn a_session_hides_expired_rows_once_it_loads_the_library() {
     let cluster = Cluster::start(&[NO_PRELOAD]);
     let database = cluster.empty_database("");
     database
@@ -98,7 +98,7 @@ fn a_role_that_may_only_select_sees_live_rows() {
 }
 
 #[test]
-fn a_database_whose_extension_is_older_shows_them_until_it_is_updated() {
+fn an_older_extension_shows_expired_rows_until_it_is_updated() {
     let cluster = Cluster::shared();
     for version in ["0.1.0", "0.2.0", "0.3.0"] {
         let database = cluster.empty_database("");
@@ -156,7 +156,8 @@ fn joins_of_a_cache_with_itself_that_are_taken_out_hide_all_the_same() {
             "SELECT b.key FROM c AS a, c AS b WHERE a.key = b.key AND b.value = 'v'",
             "live",
         ),
-        // The alias `pgcache_c` alone would see the expired row, the other alias would not.
+        // A query with only the alias `pgcache_c` would see the expired row, a query with only the other alias would
+        // not.
         (
             "SELECT a.key FROM c AS a JOIN c AS pgcache_c USING (key)",
             "live",
@@ -267,7 +268,8 @@ fn plans_made_anew_inside_triggers_hide_expired_rows_from_users_only() {
     };
     for fill in [70, 75] {
         session.run("TRUNCATE told");
-        // These are pgcache's own statements. A trigger keeps its plan, which is made anew after the second ALTER.
+        // Run pgcache's own statements while the trigger has a saved plan. The second ALTER invalidates the plan, so
+        // Postgres plans the trigger's query again inside pgcache's statement.
         renew_plans(&mut other, fill);
         session.run("SELECT cache_set('a', 'v', cache => 'c'), cache_set('b', 'v', cache => 'c')");
         renew_plans(&mut other, fill + 1);
@@ -332,7 +334,7 @@ fn kept_plans_follow_changes_of_the_cache() {
 }
 
 #[test]
-fn a_parallel_query_hides_them_and_our_own_statements_in_one_do_not() {
+fn a_parallel_query_hides_expired_rows_except_from_pgcaches_own_statements() {
     let mut session = Cluster::shared().database().connect();
     session.run("SELECT cache_create('c', grace => '1 day')");
     session.run("INSERT INTO c SELECT n::text, 'v', CASE WHEN n % 2 = 0 THEN clock_timestamp() - interval '1 hour' END FROM generate_series(1, 1000) AS n");
@@ -348,7 +350,7 @@ fn a_parallel_query_hides_them_and_our_own_statements_in_one_do_not() {
     assert_eq!(
         session.number("SELECT count(value) FROM c"),
         1000,
-        "workers are told the setting"
+        "parallel workers use the setting"
     );
 }
 

@@ -42,7 +42,7 @@ fn a_cursor_of_a_security_definer_function_hides_them_for_any_caller() {
     let mut caller = database.connect_as(&database.cluster.role());
     caller.run("SELECT cache_forever()");
     caller.run(SHOW);
-    // In the second round the functions use kept plans.
+    // In the second round the functions use saved plans.
     for round in 0..2 {
         caller.run("BEGIN; SELECT opened('o'), prepared('p'); SELECT declared()");
         for cursor in ["o", "p", "d"] {

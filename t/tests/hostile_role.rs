@@ -10,8 +10,9 @@ use pgcache_tests::needs::{self, Needs};
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// Creates traps. For every Postgres function and operator that pgcache's statements could name, creates another with
-/// the same name and types that raises an error; for every catalog relation, an empty table; for types, domains.
+/// Creates traps. For every Postgres function and operator that pgcache's statements could name, creates one with the
+/// same name and types that raises an error. Creates an empty table for every catalog relation, and a domain for every
+/// type.
 const TRAPS: &str = "
     CREATE SCHEMA trap;
     SET search_path = pg_catalog;
@@ -50,7 +51,7 @@ const TRAPS: &str = "
     END $do$;
     RESET search_path;";
 
-/// A row of the table of needs.
+/// A row of the table of needs: a function, the privileges that it needs, and a call.
 type Row = (&'static str, Needs, &'static str);
 
 /// Checks that every callable function, on every kind of cache, returns the same answer as without the traps.
@@ -102,7 +103,7 @@ fn no_function_looks_a_name_up_in_the_callers_path() {
     let traps =
         maker.number("SELECT count(*) FROM pg_proc WHERE pronamespace = 'trap'::regnamespace");
     assert!(traps > 500, "only {traps} traps");
-    // Use new sessions, so that every statement is planned with a search_path that contains the traps.
+    // Use new sessions, so that Postgres plans every statement with a search_path that contains the traps.
     for path in [
         "trap, pg_catalog, public",
         "trap, public, pg_catalog",
@@ -122,7 +123,7 @@ fn no_function_looks_a_name_up_in_the_callers_path() {
 }
 
 #[test]
-fn create_extension_runs_nothing_that_lies_in_its_schema_already() {
+fn create_extension_runs_no_object_that_already_exists_in_its_schema() {
     let cluster = Cluster::start(&[]);
     let database = cluster.empty_database("");
     let (mut admin, mallory) = (database.connect(), cluster.role());
@@ -208,7 +209,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
     assert_eq!(session.text("SHOW search_path"), "own, public");
 }
 
-/// Returns the session's advisory locks, as the calls with which an application takes the same locks.
+/// Returns, for each advisory lock of the session, the call with which an application takes the same lock.
 fn advisory_locks(session: &mut Client) -> Vec<String> {
     session.lines(
         "SELECT format('pg_advisory_lock(%s::bit(32)::int, %s::bit(32)::int)', classid::bigint, objid::bigint) \
@@ -237,7 +238,7 @@ fn advisory_locks_of_a_role_block_neither_sweeps_nor_cache_creation() {
 }
 
 #[test]
-fn our_triggers_on_anybodys_table_crash_nothing() {
+fn pgcaches_triggers_on_any_table_crash_nothing() {
     let cluster = Cluster::start(&[]);
     let database = cluster.database();
     let (mut admin, mallory) = (database.connect(), cluster.role());
@@ -490,7 +491,7 @@ fn names_change_hands(cluster: &Cluster, path: &str, keys: i64) -> Result<(), St
     loader.run("BEGIN; SELECT cache_fetch('1', 'SELECT ''loaded''', cache => 'app.c')");
     writer.run(&format!("SET pgcache.table_path = {path}"));
     let change = std::thread::spawn(move || writer.try_lines("UPDATE kept.src SET v = 'w'"));
-    std::thread::sleep(std::time::Duration::from_millis(500)); // it waits, for a lock or in steps
+    std::thread::sleep(std::time::Duration::from_millis(500)); // the removal waits, for a lock or in steps
     thief.run("BEGIN; ALTER SCHEMA app RENAME TO gone; ALTER SCHEMA own RENAME TO app; COMMIT");
     loader.run("COMMIT");
     let changed = change.join().map_err(|_| "no answer".to_owned())?;
@@ -499,7 +500,7 @@ fn names_change_hands(cluster: &Cluster, path: &str, keys: i64) -> Result<(), St
         return Err(format!("a trigger of the role's ran as {}", stolen[0]));
     }
     match changed {
-        // With direct access and with a plan, the commit reaches the cache itself, by its oid.
+        // With direct access and with a plan, the commit finds the cache by its OID, not by its name.
         Ok(_) => (admin.number("SELECT count(*) FROM gone.c") == 0)
             .then_some(())
             .ok_or("an old value stays".to_owned()),

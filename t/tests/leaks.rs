@@ -9,8 +9,8 @@ use postgres::Client;
 /// The number of calls of one statement, each in its own transaction, so that no memory is held until a transaction
 /// ends.
 const ROUND: u64 = 200;
-/// The growth that is allowed, for example for a relcache entry that is rebuilt, or a plan that is made at its second
-/// use.
+/// The growth that is allowed, for example for a rebuilt relcache entry, or for a plan that is made at a statement's
+/// second use.
 const SLACK_KB: i64 = 250;
 
 fn calls() -> u64 {

@@ -1,5 +1,5 @@
-//! Tests leases of several sessions and transactions: sessions that win and that wait, writes that void a lease, and
-//! timeouts. sql/leases.sql covers a single session.
+//! Tests leases with several sessions and transactions: sessions that win a lease, sessions that wait for one, writes
+//! that void a lease, and timeouts. sql/leases.sql covers a single session.
 
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -76,11 +76,13 @@ fn a_process_of_a_parallel_query_that_fails_leaves_no_lease_behind() {
         let query = "SELECT count(load(i)) FROM rows";
         assert!(parallel::is_planned(&mut session, query));
         // If no worker process is free, the leader does all the work and nothing fails. So repeat the query.
-        wait_until("a process of its own", || match session.try_value(query) {
-            Ok(_) => false,
-            failed => {
-                refused(failed, "22012");
-                true
+        wait_until("a parallel worker runs the query", || {
+            match session.try_value(query) {
+                Ok(_) => false,
+                failed => {
+                    refused(failed, "22012");
+                    true
+                }
             }
         });
         session.run("SET pgcache.fetch_wait = 0");
@@ -292,7 +294,10 @@ fn a_store_that_waited_for_a_newer_value_is_undone() {
             sleep(Duration::from_millis(10));
         }
         other.run("COMMIT");
-        assert!(!storing.join().expect("it is told"), "it was not stored");
+        assert!(
+            !storing.join().expect("the session ends"),
+            "the older value was stored"
+        );
     });
     assert_eq!(other.text("SELECT cache_get('k', 'tab')"), "newer");
 }

@@ -11,7 +11,7 @@ use pgcache_tests::refusal::refused;
 use postgres::Client;
 
 #[test]
-fn it_can_be_made_in_any_schema_dropped_and_made_again() {
+fn the_extension_can_be_created_in_any_schema_dropped_and_created_again() {
     let database = Cluster::shared().empty_database("");
     let mut session = database.connect();
     session.run("CREATE SCHEMA \"Else where\"");
@@ -29,7 +29,7 @@ fn it_can_be_made_in_any_schema_dropped_and_made_again() {
 }
 
 #[test]
-fn dropping_it_without_cascade_names_the_caches_that_stand_in_the_way() {
+fn dropping_the_extension_without_cascade_names_its_caches() {
     let mut session = Cluster::shared().database().connect();
     session.run("SELECT cache_create('first'), cache_create('\"Second\"', storage => 'logged')");
     let refusal = refused(session.try_value("DROP EXTENSION pgcache"), "2BP01");
@@ -42,7 +42,7 @@ fn dropping_it_without_cascade_names_the_caches_that_stand_in_the_way() {
 }
 
 #[test]
-fn dropping_it_with_cascade_leaves_tables_that_are_no_caches() {
+fn dropping_the_extension_with_cascade_leaves_ordinary_tables() {
     let mut session = Cluster::shared().database().connect();
     session.run("SELECT cache_create('left_over')");
     session.run("SELECT cache_set('k', 'v', cache => 'left_over')");
@@ -57,7 +57,7 @@ fn dropping_it_with_cascade_leaves_tables_that_are_no_caches() {
 }
 
 #[test]
-fn a_session_that_has_used_it_survives_its_going_and_coming() {
+fn a_session_survives_drop_and_create_of_the_extension() {
     let database = Cluster::shared().database();
     let (mut session, mut other) = (database.connect(), database.connect());
     session.run("SELECT cache_set('k', 'old')");
@@ -172,7 +172,7 @@ fn an_euc_jp_database_speaks_japanese() {
     speaks("EUC_JP", "ねこ", "猫");
 }
 
-/// Facts about the extension's scripts.
+/// The versions of the extension and the updates between them, as its scripts define them.
 struct Chain {
     newest: String,
     versions: BTreeSet<String>,

@@ -80,7 +80,7 @@ fn invented_settings_neither_lock_nor_wait_for_the_relations_they_name() {
     owner.run("ROLLBACK");
 }
 
-/// After a restore, the id in a view's definition may be the oid of another relation.
+/// After a restore, the id in a view's definition may be the OID of another relation.
 #[test]
 fn a_reader_whose_view_names_another_relation_waits_for_none_but_his_own() {
     let database = database();
@@ -189,7 +189,7 @@ fn meanwhile(
 ) -> Result<Option<String>, postgres::Error> {
     let mut caller = database.connect_as(role);
     caller.run("SET pgcache.hot_tier = off");
-    caller.run("SELECT cache_exists('k', 'c')"); // facts that the session caches here must not count later
+    caller.run("SELECT cache_exists('k', 'c')"); // the call below must not use privileges that the session caches here
     holder.run("BEGIN; LOCK TABLE c IN ACCESS EXCLUSIVE MODE");
     thread::scope(|scope| {
         let call = scope.spawn(|| caller.try_value(&format!("SELECT {call}")));
@@ -320,13 +320,13 @@ fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
             session.run("TRUNCATE src");
         }
         session.run("INSERT INTO closed.c VALUES ('old', '1', now())");
-        // The call also works after its statement is analyzed anew.
+        // The call also works after a change of the table makes Postgres analyze its statement again.
         session.run("ALTER TABLE closed.c SET (fillfactor = 80)");
         assert_eq!(session.number("SELECT cache_expire()"), 1, "{trigger}");
     }
     let seen = "SELECT count(DISTINCT key) FROM seen";
     assert_eq!(session.number(seen), 2);
-    // A call with the oid of the cache needs no USAGE on the schema.
+    // A call with the cache's OID needs no USAGE on the schema.
     let cache = session.text("SELECT 'closed.c'::regclass::oid");
     for path in ["auto", "plan"] {
         owned.run(&format!("SET pgcache.table_path = {path}"));

@@ -67,10 +67,10 @@ fn a_key_that_finds_no_place_keeps_readers_off_its_cache() {
     reader.nothing_pending();
 }
 
-/// One role has used up its share of the table of marks. Another role, whose oid has the same low bits, still has its
+/// One role has used up its share of the table of marks. Another role, whose OID has the same low bits, still has its
 /// own share.
 #[test]
-fn each_role_has_a_share_of_its_own_of_the_places() {
+fn each_role_has_its_own_share_of_the_marks() {
     let cluster = Cluster::with_tier(&HANGING);
     let database = with_cache(cluster, 9_900);
     let mut admin = database.connect();

@@ -35,7 +35,7 @@ fn a_write_acts_at_once_and_outlives_its_transaction() {
 }
 
 #[test]
-fn it_is_written_under_every_isolation_level_and_read_only() {
+fn a_memory_cache_is_written_under_every_isolation_level_and_read_only() {
     let mut session = with_cache().connect();
     for mode in [
         "ISOLATION LEVEL READ COMMITTED READ ONLY",
@@ -52,7 +52,7 @@ fn it_is_written_under_every_isolation_level_and_read_only() {
 }
 
 #[test]
-fn on_a_standby_it_is_read_and_written_and_apart_from_the_primary() {
+fn a_standby_reads_and_writes_its_own_memory_caches() {
     let primary = Cluster::with_tier(&[]);
     let mut session = primary.connect("postgres");
     session.run("CREATE EXTENSION pgcache");
@@ -72,7 +72,7 @@ fn on_a_standby_it_is_read_and_written_and_apart_from_the_primary() {
 }
 
 #[test]
-fn after_a_restart_it_is_empty_and_works() {
+fn after_a_restart_a_memory_cache_is_empty_and_works() {
     let cluster = Cluster::with_tier(&[]);
     cluster.connect("postgres").run("CREATE EXTENSION pgcache");
     cluster.connect("postgres").run(CREATE);
@@ -90,8 +90,8 @@ fn after_a_restart_it_is_empty_and_works() {
     }
 }
 
-/// Small entries need a larger index than large entries. The setting takes precedence over the entry size of the last
-/// run.
+/// A tier with small entries needs a larger index. `pgcache.hot_entry_size` takes precedence over the entry size of the
+/// last run.
 #[test]
 fn the_index_is_made_for_the_entries_of_the_last_run() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '16MB'"]);
@@ -114,7 +114,11 @@ fn the_index_is_made_for_the_entries_of_the_last_run() {
     let small = after(8);
     assert!(small > stock * 5 / 4, "{stock} bytes, then {small}");
     cluster.restart(Shutdown::Fast);
-    assert_eq!(bookkeeping(), small, "an empty tier tells nothing");
+    assert_eq!(
+        bookkeeping(),
+        small,
+        "a run without entries changed the index"
+    );
     let large = after(900);
     assert!(large < stock * 4 / 5, "{stock} bytes, then {large}");
     cluster
@@ -298,7 +302,8 @@ const BIG: [&str; 2] = [
     "pgcache.hot_max_value = '128MB'",
 ];
 
-/// The JSON takes long to print. So another session can write between the read of the value and its return.
+/// The server takes long to convert the large JSON value to text. So another session can write the key after the call
+/// has read it and before the call returns.
 #[test]
 fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
     let cluster = Cluster::with_tier(&BIG);
@@ -320,7 +325,7 @@ fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
     }
 }
 
-/// While the first value is printed, the deadlines of the next values pass.
+/// While the server converts the first value to text, the deadlines of the next values pass.
 #[test]
 fn a_page_that_is_shorter_than_requested_is_the_last() {
     let cluster = Cluster::with_tier(&BIG);
@@ -356,7 +361,7 @@ fn the_planner_knows_how_many_entries_there_are() {
     assert_eq!(session.number(planned), 1);
     session.run("SELECT cache_set(n::text, 'v', cache => 'm') FROM generate_series(1, 5000) AS n");
     assert_eq!(session.number(planned), 5000);
-    // A role that may not read the cache learns nothing from a plan.
+    // For a role that may not read the cache, the plan does not show how many entries exist.
     let settings =
         "(SELECT (regexp_match(pg_get_viewdef('m'::regclass), 'memory_entries\\(''([^'']*)'))[1])";
     let settings = session.text(&format!("SELECT {settings}"));

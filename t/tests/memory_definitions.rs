@@ -38,7 +38,7 @@ fn dropping_it_or_rolling_back_its_creation_frees_all() {
     session.sums_up();
 }
 
-/// A session that runs a statement has not yet received the message about the drop.
+/// While a session runs its statement, it does not receive the invalidation message about the drop.
 #[test]
 fn a_writer_that_has_not_seen_the_drop_leaves_nothing_behind() {
     let cluster = Cluster::with_tier(&[]);
@@ -85,7 +85,7 @@ fn a_dump_carries_its_settings_and_no_entries() {
 }
 
 #[test]
-fn its_view_shows_entries_to_roles_with_the_privilege() {
+fn the_view_of_a_memory_cache_shows_entries_to_roles_with_the_privilege() {
     let database = with_cache();
     let (reader, thief) = (database.cluster.role(), database.cluster.role());
     let mut owner = database.connect();

@@ -281,7 +281,7 @@ const RAISED_WITHOUT_PRELOAD: &[(&str, &str)] = &[
     ),
 ];
 
-/// The errors that need more than one call, and the test that raises each.
+/// The errors that one call cannot raise, each with the test that raises it.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "cache \"…\" cannot be distributed",
@@ -525,12 +525,12 @@ fn every_error_of_the_reference_is_raised_by_a_test() {
     assert!(page.len() > 40, "{} errors were found", page.len());
     for row in &page {
         if row.state == "01000" {
-            assert!(warned.contains(&row.message), "nobody warns of it");
+            assert!(warned.contains(&row.message), "no test raises this warning");
             continue;
         }
         assert!(
             known.contains(&row.message.as_str()),
-            "nobody raises {}",
+            "no test raises {}",
             row.message
         );
     }
@@ -721,7 +721,7 @@ fn a_write_on_a_read_only_server_names_the_caches_that_can_be_written() {
         assert!(hint.contains("memory cache"), "{error:?}");
         session.run("ROLLBACK TO s");
     }
-    session.run("SELECT cache_set('k', 'v', cache => 'm')"); // the hint is true
+    session.run("SELECT cache_set('k', 'v', cache => 'm')"); // as the hint says
 }
 
 /// A key and a value. No message may show even a part of them.
@@ -884,7 +884,7 @@ fn a_row_that_violates_a_constraint_is_not_shown() {
             format!("cache_fetch('{KEY}', $$SELECT {value}::text$$, cache => 'c')"),
         ] {
             if state == "23502" && call.starts_with("cache_fetch") {
-                continue; // returns a value that it cannot store, without an error
+                continue; // the call returns a value that it cannot store, and raises no error
             }
             let call = format!("SELECT {call}");
             let error = refused(session.try_lines(&call), state);

@@ -1,5 +1,5 @@
-//! Tests that a cache with the oid of a dropped cache inherits nothing from it, for all kinds of caches, even in a
-//! session that still has facts about the dropped cache.
+//! Tests that a cache with the OID of a dropped cache inherits nothing from it, for all kinds of caches, even in a
+//! session that still has cached information about the dropped cache.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -54,7 +54,7 @@ fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it() {
     let database = cluster.database();
     let mut session = cluster.counting_oids(&database.name);
     let mut reader = database.connect();
-    // Older minor versions of Postgres cannot drop a view whose oid belonged to a table while a session still has
+    // Older minor versions of Postgres cannot drop a view whose OID belonged to a table while a session still has
     // statistics of that table. So this session gathers no statistics.
     reader.run("SET track_counts = off");
     session.run(&create(KINDS[0]));
@@ -82,7 +82,7 @@ fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it() {
 }
 
 #[test]
-fn nor_of_one_whose_creation_was_rolled_back() {
+fn a_cache_under_the_oid_of_a_rolled_back_one_has_nothing_of_it() {
     let cluster = Cluster::with_tier(&[]);
     let database = cluster.database();
     let mut session = cluster.counting_oids(&database.name);
@@ -105,12 +105,12 @@ fn nor_of_one_whose_creation_was_rolled_back() {
 }
 
 #[test]
-fn nor_of_one_in_a_database_that_was_dropped() {
+fn a_cache_in_a_database_under_the_oid_of_a_dropped_one_has_nothing_of_it() {
     let cluster = Cluster::with_tier(&[]);
     let mut session = cluster.counting_oids("postgres");
     let mut former = None;
     for kind in KINDS {
-        session.run("CREATE DATABASE reused OID = 70000"); // an oid that the counter does not reach
+        session.run("CREATE DATABASE reused OID = 70000"); // an OID that the counter does not reach
         let mut inside = cluster.connect("reused");
         inside.run("CREATE EXTENSION pgcache");
         if let Some(former) = former {

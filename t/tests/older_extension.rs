@@ -44,7 +44,7 @@ fn every_function_that_it_has_works() {
 }
 
 /// Reads a key four times, so that a copy serves the later reads if a copy can exist, and checks that all reads agree.
-/// It cannot wait for the copy, because 0.1.0 has no counters that show it.
+/// The function cannot wait until the copy exists, because 0.1.0 has no counters of hits from copies.
 fn said(session: &mut Client, key: &str) -> Option<String> {
     let get = format!("SELECT cache_get('{key}', 'c')");
     let first = session.value(&get);
@@ -54,7 +54,7 @@ fn said(session: &mut Client, key: &str) -> Option<String> {
 
 /// One session stays open before, during and after the update.
 #[test]
-fn its_copies_are_coherent_and_an_update_takes_nothing_from_open_sessions() {
+fn copies_of_an_older_extension_are_coherent_and_an_update_takes_nothing_from_open_sessions() {
     let cluster = Cluster::with_tier(&[]);
     for version in OLDER {
         let database = database(cluster, version);
@@ -120,7 +120,7 @@ fn wait_until_swept(session: &mut Client, version: &str) {
 
 /// The worker sweeps a database only if its extension has a view that 0.1.0 lacks.
 #[test]
-fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
+fn a_database_is_swept_soon_after_its_update_and_from_0_2_0_on_before_it() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '300ms'"]);
     for version in OLDER {
         let database = database(cluster, version);
@@ -128,7 +128,8 @@ fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
         let put = "INSERT INTO c VALUES ('old', '1', '2020-01-01')";
         session.run(put);
         if version == "0.1.0" {
-            // Let the worker see the old version. Without the update it checks again only after ten minutes.
+            // Let the worker find the old version first. If the update did not notify the worker, it would check the
+            // database again only after ten minutes.
             std::thread::sleep(Duration::from_secs(2));
             session.run("ALTER EXTENSION pgcache UPDATE");
         }

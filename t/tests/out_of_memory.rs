@@ -13,7 +13,7 @@ use postgres::Client;
 /// The memory that a backend may take beyond its present size, in kilobytes.
 const LIMITS: &[u64] = &[3_000, 6_000, 10_000, 17_000, 30_000, 50_000];
 
-/// Settings under which only the backend itself needs memory: without JIT and without parallel workers.
+/// Settings that leave all work to the backend itself: no JIT and no parallel workers.
 const PLAIN: &[&str] = &["jit = off", "max_parallel_workers_per_gather = 0"];
 
 const EVERYTHING: &str = "max_rows => 2147483647, cache =>";
@@ -131,7 +131,7 @@ fn a_backend_without_memory_raises_an_error_and_lives_on() {
         witness.verified("t");
         witness.run("SET statement_timeout = '150s'; SELECT cache_clear('m2'), cache_clear('t')");
     }
-    // How many of the 120 fail depends on the C library; the test checks that some do and some do not.
+    // How many of the 120 statements fail depends on the C library. The test checks that some fail and some succeed.
     assert!(
         failed > 10 && done > 10,
         "{failed} failed, {done} were done"

@@ -92,7 +92,7 @@ fn pages_return_each_lasting_entry_once_while_sessions_write() {
                 let mut round = 0;
                 while !done.load(Relaxed) {
                     round += 1;
-                    // Keys with one more character are added and removed; the stable keys are only overwritten.
+                    // Add and remove keys with one more character; only overwrite the stable keys.
                     session.run(&format!(
                         "SELECT cache_set('k' || to_char((i * 7919 + {round} * 13) % 21000, 'FM00000') || 'w{writer}', 'v', \
                                           CASE WHEN i % 3 = 0 THEN interval '2 ms' END, 'm'), \
@@ -155,7 +155,7 @@ fn a_page_that_continues_makes_no_walk() {
     );
     assert!(
         going_on * 5 < apart,
-        "{going_on} ticks for pages that go on, {apart} for pages that do not"
+        "{going_on} ticks for pages that continue, {apart} for pages that do not"
     );
 }
 

@@ -1,5 +1,5 @@
-//! Tests partitioned tables as caches, with several sessions, the worker and a dump. Also tests the resources that COPY
-//! keeps open.
+//! Tests partitioned tables as caches, with several sessions, the worker and a dump. Also tests that COPY releases the
+//! resources that it keeps open between rows.
 
 use std::io::Write;
 use std::time::Duration;
@@ -139,7 +139,7 @@ fn the_worker_sweeps_partition_by_partition_and_waits_for_none() {
     assert_eq!(session.text(second), "z");
 }
 
-/// COPY releases the resources that it keeps open, also if it fails, and also inside a savepoint.
+/// COPY releases the resources that it keeps open even if it fails, and even inside a savepoint.
 #[test]
 fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
     let database = Cluster::shared().database();

@@ -16,7 +16,7 @@ fn is_older() -> bool {
     Stage::current().major() < 19
 }
 
-/// A table `t` for DO SELECT: the statement that creates it, and a deadline that has passed.
+/// For each type of deadline: the statement that creates a table `t` for DO SELECT, and a deadline that has passed.
 const TABLES: &[(&str, &str)] = &[
     (
         "SELECT cache_create('t', ttl => NULL)",

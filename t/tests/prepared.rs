@@ -428,7 +428,7 @@ fn transactions_that_cannot_be_prepared_are_refused_as_by_postgres() {
 }
 
 #[test]
-fn it_is_allowed_where_no_cache_was_written() {
+fn prepare_transaction_is_allowed_where_no_cache_was_written() {
     let mut session = Cluster::shared().database().connect();
     for (number, work) in NO_WRITES.iter().enumerate() {
         session.run(&format!(
@@ -505,7 +505,7 @@ fn a_prepared_sweep_blocks_no_other_sweep_even_after_a_restart() {
 }
 
 #[test]
-fn the_one_sweeper_of_a_cache_stays_the_one_until_his_transaction_ends() {
+fn a_session_keeps_the_sweep_lock_of_a_cache_until_its_transaction_ends() {
     let database = Cluster::shared().database();
     let (mut first, mut second) = (database.connect(), database.connect());
     first.run("SELECT cache_create('c', max_entries => 10)");

@@ -61,8 +61,8 @@ fn cache_with_roles(session: &mut Client, prefix: &str, name: &str, storage: &st
     }
 }
 
-/// Returns each role's answer, in the order of the subsets. The calls run in one query, and so in one transaction.
-/// Reads stay hot in it, because the transaction of a read makes no write.
+/// Returns each role's answer, in the order of the subsets. The calls run in one query, and so in one transaction. The
+/// query of a read writes nothing, so all of its reads may use the copy.
 fn answers(session: &mut Client, roles: &str, call: &str) -> Vec<String> {
     session.lines(&format!(
         "SELECT public.try_as('{roles}_' || s, $call$SELECT {call}$call$) \

@@ -178,7 +178,9 @@ fn follower_with_door(of: &Door, session: &mut Client) -> (Cluster, PathBuf, Cli
     let mut replica = standby.connect("postgres");
     wait_for_replay(session, &mut replica);
     // The server accepts sessions before its network process listens.
-    wait_until("the door is open", || UnixStream::connect(&socket).is_ok());
+    wait_until("the network process listens", || {
+        UnixStream::connect(&socket).is_ok()
+    });
     (standby, socket, replica)
 }
 
@@ -220,12 +222,12 @@ fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
 /// Returns the server's role according to INFO and according to HELLO.
 fn roles(client: &mut Resp) -> (String, String) {
     let Reply::Bulk(info) = client.ask(&["INFO", "replication"]) else {
-        panic!("a text was to come");
+        panic!("expected a text");
     };
     let info = String::from_utf8_lossy(&info).into_owned();
     let mut of_info = info.lines().filter_map(|line| line.strip_prefix("role:"));
     let Reply::Array(hello) = client.ask(&["HELLO", "2"]) else {
-        panic!("an array was to come");
+        panic!("expected an array");
     };
     let mut of_hello = hello
         .iter()
