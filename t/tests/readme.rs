@@ -10,7 +10,7 @@ use pgcache_tests::readme::{self, Example};
 use postgres::Client;
 
 #[test]
-fn its_sql_runs_in_order_and_gives_the_shown_results() {
+fn the_sql_of_the_readme_runs_in_order_and_gives_the_shown_results() {
     let database = Cluster::shared().empty_database("");
     check_examples(&mut database.connect(), &readme::text());
 }
@@ -50,7 +50,7 @@ fn from_redis_and_memcached_each_row_is_true() {
 
 /// A moment must not be computed with an interval of days, because a day does not always have 24 hours.
 #[test]
-fn a_moment_of_redis_is_that_moment_wherever_summer_time_is() {
+fn a_unix_time_of_redis_is_the_same_moment_in_every_time_zone() {
     let database = Cluster::hot().database();
     let session = &mut database.connect();
     check_examples(session, &readme::page(MOVING));
@@ -101,7 +101,7 @@ fn a_value_that_getset_puts_out_is_given_to_one_caller() {
     assert_eq!(
         given.len(),
         all,
-        "a value was given to two, so another one to nobody"
+        "two callers got the same value, so no caller got another one"
     );
 }
 
@@ -182,7 +182,7 @@ fn check(session: &mut Client, examples: Vec<Example>) {
 }
 
 #[test]
-fn its_table_of_functions_is_the_catalogs() {
+fn the_readmes_table_of_functions_is_the_catalogs() {
     let catalog = Cluster::shared().database().connect().lines(
         "SELECT p.proname FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid \
            JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'pgcache' AND d.deptype = 'e' \

@@ -30,7 +30,7 @@ fn assert_lines(catalog: Vec<String>, page: Vec<String>) {
 }
 
 /// Lists the functions of the extension in the notation of the page: `name(arg type = default, ...) → result`, then the
-/// catalog's facts about them.
+/// function's properties in the catalog.
 const SIGNATURES: &str = r"
     SELECT CASE WHEN p.pronamespace = 'pgcache'::regnamespace THEN 'pgcache.' ELSE '' END ||
            p.proname || '(' || a.list || ') → ' ||
@@ -214,7 +214,7 @@ fn its_views_are_the_catalogs() {
            FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 \
            JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e' \
            JOIN pg_extension AS e ON e.oid = d.refobjid AND e.extname = 'pgcache' \
-          WHERE c.relkind = 'v' AND c.oid <> 'pgcache.resp'::regclass GROUP BY c.oid", // that is a cache
+          WHERE c.relkind = 'v' AND c.oid <> 'pgcache.resp'::regclass GROUP BY c.oid", // pgcache.resp is a cache
     );
     let catalog = catalog.iter().map(|line| plain(line)).collect();
     let page = reference::views(&page()).into_iter();
@@ -270,9 +270,9 @@ fn its_settings_are_the_servers() {
     );
 }
 
-/// SQLSTATEs that come from the arguments of these calls and not from the function's work: invalid intervals and names,
-/// columns that the query does not name, loaders and key expressions that are not SQL, and a constraint and a view that
-/// the test creates.
+/// SQLSTATEs that come from the arguments of these random calls, so the page does not list them for the function:
+/// invalid intervals and names, columns that the query does not name, loaders and key expressions that are not SQL, and
+/// a constraint and a view that the test creates.
 const OF_THE_CALL: &[&str] = &[
     "22007", "22008", "22012", "23514", "2BP01", "3F000", "42601", "42602", "42703", "42803",
     "42804", "42883", "42P01", "42P02", "42P16",

@@ -12,7 +12,7 @@ use postgres::Client as Session;
 const OK: fn() -> Reply = || Reply::status("OK");
 
 #[test]
-fn an_answer_is_that_to_the_last_question() {
+fn a_reply_to_auth_counts_only_for_its_own_request() {
     let door = Door::start(&["pgcache.resp_default_role = 'postgres'"]);
     let mut session = door.cluster.connect("postgres");
     session.run(
@@ -359,7 +359,7 @@ fn a_client_that_changes_its_role_gets_no_messages_of_the_old_one() {
     let mut other = door.client();
     other.ask(&["HELLO", "3"]);
     let Reply::Integer(number) = other.ask(&["CLIENT", "ID"]) else {
-        panic!("a number was to come")
+        panic!("expected a number")
     };
     let number = number.to_string();
     let mut client = door.client();
@@ -393,7 +393,7 @@ fn keeps_its_length(mut client: Client, act: impl FnOnce()) {
         Some(Reply::Array(values)) => assert_eq!(values.len(), KEYS),
         // `act` took effect before the command began, so the command was refused.
         Some(Reply::Error(_)) => {}
-        other => panic!("an array was to come, not {other:?}"),
+        other => panic!("expected an array, got {other:?}"),
     }
     assert_eq!(client.reply(), Some(Reply::status("PONG")));
 }

@@ -9,7 +9,7 @@ use pgcache_tests::resp::{CACHE, Client, Door, Reply, free_port};
 use pgcache_tests::wait::wait_until;
 use postgres::{Config, NoTls};
 
-/// How a client connects.
+/// The transport and address through which a client connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Socket,
@@ -89,8 +89,8 @@ impl Gates {
         }
     }
 
-    /// Writes both files, and waits until both protocols use them. The first line admits a new role over the socket;
-    /// once the role is admitted, the files are in use.
+    /// Writes both files, and waits until both protocols use them. The first line of the new pg_hba.conf admits a new
+    /// role over the socket. Once the role is admitted, the files are in use.
     fn judge_by(&self, number: usize, hba: &str, ident: &str) {
         let marker = format!("marker_{number}");
         self.superuser().run(&format!("CREATE ROLE {marker} LOGIN"));
@@ -367,7 +367,7 @@ fn a_file_with_a_fault_changes_nothing() {
         gates.write("pg_hba.conf", hba);
         gates.write("pg_ident.conf", ident);
         gates.reload();
-        wait_until("the fault is told", || complaints() > seen);
+        wait_until("the fault is reported", || complaints() > seen);
         assert_eq!(gates.by_resp(Way::Socket, "r_scram", "x"), Ok(()), "{hba}");
         assert!(
             gates.by_resp(Way::Socket, "r_md5", "right").is_err(),
@@ -430,7 +430,7 @@ fn a_verified_pair_is_known_without_the_work() {
     let gates = with_passwords();
     let mut session = gates.superuser();
     if gates.door.cluster.stage.major() < 16 {
-        return; // the work cannot be made so large that a clock shows it
+        return; // without scram_iterations a verification is too fast to measure
     }
     session.run("SET scram_iterations = 500000; CREATE ROLE slow LOGIN PASSWORD 'right'");
     let time = |password| {
@@ -646,7 +646,8 @@ fn refusals_come_late_and_stall_no_client() {
     let mut session = gates.superuser();
     session.run("GRANT SELECT ON public.door TO r_member");
     if gates.door.cluster.stage.major() >= 16 {
-        // Let a verification take about a second, so that the test notices a client that waits for it.
+        // Let the verification of a password take about a second. If other clients waited for it, the test would
+        // notice.
         session.run("SET scram_iterations = 400000; ALTER ROLE r_scram PASSWORD 'right'");
     }
     let mut client = came_in(&gates, "r_member");
@@ -676,7 +677,7 @@ fn refusals_come_late_and_stall_no_client() {
 /// Returns an address of this machine outside its loopback network, or None if the machine has no network.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // Sends nothing, because connecting a UDP socket only looks up the route.
+    // This sends nothing: connecting a UDP socket only looks up the route.
     socket.connect("192.0.2.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_loopback() && !address.is_unspecified()).then_some(address)

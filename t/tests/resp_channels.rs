@@ -13,7 +13,7 @@ fn confirmation(word: &str, name: &str, count: i64) -> Vec<Reply> {
 fn next(client: &mut Client) -> Vec<Reply> {
     match client.reply() {
         Some(Reply::Array(parts) | Reply::Push(parts)) => parts,
-        other => panic!("a message was to come, not {other:?}"),
+        other => panic!("expected a message, got {other:?}"),
     }
 }
 
@@ -114,7 +114,7 @@ fn in_version_3_messages_are_pushes_and_commands_continue() {
     assert_eq!(writer.ask(&["PUBLISH", "a", "x"]), Reply::Integer(0));
 }
 
-/// A command of a client, and the bytes that Redis 8.0 sends for each.
+/// A command of a client, and the bytes that Redis 8.0 sends in reply.
 type Sent = (&'static [&'static str], &'static str);
 
 const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";

@@ -1,5 +1,5 @@
-//! Tests Redis commands on memory caches that the comparison with Redis cannot cover: effects on SQL or by SQL, missing
-//! privileges, and commands that only later versions of Redis have.
+//! Tests on memory caches what the comparison with Redis cannot cover: effects between SQL and Redis commands, missing
+//! privileges, and commands of later Redis versions.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
@@ -26,7 +26,7 @@ fn an_entry_is_the_same_by_sql_and_redis() {
     sql.run(&format!("SELECT cache_set('k', 'w', '1 hour', '{CACHE}')"));
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("w"));
     assert_eq!(client.ask(&["TTL", "k"]), integer(3600));
-    // A negative entry exists, and its value is nil.
+    // A negative entry exists, and GET returns nil for it.
     sql.run(&format!("SELECT cache_set('none', NULL, NULL, '{CACHE}')"));
     assert_eq!(client.ask(&["GET", "none"]), Reply::Null);
     assert_eq!(client.ask(&["EXISTS", "none"]), integer(1));
@@ -205,7 +205,7 @@ fn rights_are_those_of_the_functions() {
     let mut sql = door.cluster.connect("postgres");
     sql.run("CREATE ROLE reader LOGIN");
     sql.run(&format!("SELECT cache_set('k', 'v', NULL, '{CACHE}')"));
-    // The commands that each privilege permits, and whether the first command works without the privilege.
+    // Commands, each with the privileges that it needs.
     let commands: [(&str, &[&str]); 9] = [
         ("SELECT", &["GET", "k"]),
         ("SELECT", &["SCAN", "0"]),
@@ -360,7 +360,7 @@ fn long_commands_are_answered_whole() {
     assert_eq!(client.ask(&["DEL", "key1", "key1", "key2"]), integer(2));
     assert_eq!(client.ask(&with("UNLINK")), integer(19_998));
     assert_eq!(client.ask(&["DBSIZE"]), integer(0));
-    // A piece has 128 keys. Test one key less, as many keys, and one key more.
+    // A command runs in pieces of 128 keys. Test key counts around one piece and two pieces.
     for count in [127, 128, 129, 256, 257] {
         let keys: Vec<&str> = keys.iter().take(count).map(String::as_str).collect();
         let words = [&["MGET"][..], &keys].concat();

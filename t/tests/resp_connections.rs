@@ -282,8 +282,8 @@ fn subscribers_and_slow_readers_are_not_idle() {
     assert!(matches!(three.reply(), Some(Reply::Push(_))));
 }
 
-/// The network process notices only when it writes that the client has disconnected. If this caused an internal error,
-/// the error would be in the log.
+/// The network process notices the disconnect only when it writes the next piece of the reply. If this caused an
+/// internal error, the error would be in the log.
 #[test]
 fn clients_that_leave_amid_long_replies_disturb_nothing() {
     let door = Door::start(&[]);
@@ -393,8 +393,8 @@ fn a_restart_gives_the_port_and_the_socket_back() {
     }
 }
 
-/// Both addresses are in use. By the time that the server can listen on the second address, it has already tried the
-/// first address again without success.
+/// Both addresses are in use at the start. Before the second address becomes free, the server has already retried the
+/// first address without success.
 #[test]
 fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
     let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
@@ -625,11 +625,12 @@ fn a_locked_catalog_stalls_no_authenticated_client() {
     let (mut known, mut stranger) = (door.client(), door.client());
     assert_eq!(known.ask(&["SET", "k", "v"]), Reply::status("OK"));
     let mut session = door.cluster.connect("postgres");
-    // A look-up of a role that the executor has not cached waits for this lock.
+    // A lookup of a role that the executor has not cached waits for this lock.
     session
         .batch_execute("CREATE ROLE new LOGIN PASSWORD 'p'")
         .unwrap();
-    // Creating a role invalidates the permissions, so let them be checked again before the lock is taken.
+    // Creating a role invalidates the cached permissions, so make the server check them again before the session takes
+    // the lock.
     assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
     session
         .batch_execute("BEGIN; LOCK TABLE pg_authid, pg_auth_members IN ACCESS EXCLUSIVE MODE")
@@ -641,7 +642,7 @@ fn a_locked_catalog_stalls_no_authenticated_client() {
     }
     let waits = "SELECT count(*) FROM pg_stat_activity
                   WHERE backend_type = 'pgcache resp executor' AND wait_event_type = 'Lock'";
-    wait_until("the back waits", || {
+    wait_until("the executor waits", || {
         session.query_one(waits, &[]).unwrap().get::<_, i64>(0) == 1
     });
     for _ in 0..1000 {
@@ -671,7 +672,7 @@ fn an_exec_that_looks_at_all_keys_again_and_again_ends() {
     client.ask(&["SET", "last", "v"]);
     let began = Instant::now();
     let Reply::Array(replies) = client.ask(&["EXEC"]) else {
-        panic!("an array was to come");
+        panic!("expected an array");
     };
     // One walk over the tier takes some milliseconds, a thousand walks take many seconds.
     assert!(

@@ -45,7 +45,7 @@ fn copy_keeps_value_and_ttl_and_replaces_only_on_request() {
 }
 
 #[test]
-fn it_needs_the_privileges_on_both_and_leaves_no_half() {
+fn copy_needs_the_privileges_on_both_caches_and_leaves_no_half() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
@@ -85,14 +85,14 @@ fn waiting(door: &Door) -> (postgres::Client, Client, Client) {
     ));
     send(&mut memory, &["COPY", "k", "k", "DB", "1", "REPLACE"]);
     let mut watcher = door.cluster.connect("postgres");
-    wait_until("a back waits for the row", || {
+    wait_until("an executor waits for the row", || {
         watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
     });
     (session, memory, table)
 }
 
 #[test]
-fn it_waits_for_a_row_that_is_locked() {
+fn copy_waits_for_a_row_that_is_locked() {
     let door = start(&["pgcache.resp_executors = 3"]);
     let (mut session, mut memory, mut table) = waiting(&door);
     // COPY in the other direction does not wait, and reads the committed row.

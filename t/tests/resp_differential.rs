@@ -57,7 +57,7 @@ fn request(words: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether both servers must give the same reply.
+/// Returns whether both servers must give the same reply to a command, on any kind of cache.
 fn is_comparable(words: &[String]) -> bool {
     let bytes = request(words);
     let mut parser = Parser::new(Limits::default());
@@ -123,7 +123,7 @@ impl Bytes {
     }
 }
 
-/// The kind of the caches, and settings for their server.
+/// The kind of the caches, and the settings of their server.
 #[derive(Clone, Copy)]
 struct Kind {
     storage: &'static str,
@@ -138,7 +138,7 @@ const MEMORY: Kind = Kind {
 };
 
 impl Kind {
-    /// Returns whether both servers must give the same reply on this kind of cache.
+    /// Returns whether both servers must give the same reply to a command on this kind of cache.
     fn compares(self, words: &[String]) -> bool {
         let name = &*words[0].to_ascii_lowercase();
         if self.value_type == "text"

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use pgcache_tests::resp::{Client, Door, Reply};
 
-/// The longest time that another client may wait. It is a quarter of a second on an idle machine, and was seconds
-/// before the bounds existed.
+/// The longest time that another client may wait. On an idle machine it waits a quarter of a second; without the bounds
+/// it waited for seconds.
 const LONGEST: Duration = Duration::from_millis(800);
 
 fn ok() -> Reply {
@@ -22,7 +22,7 @@ fn transaction(request: &[&[u8]], times: usize) -> Vec<u8> {
 }
 
 /// Sends the request, and lets another client send commands until the request's last reply has arrived. Checks that the
-/// other client never waits long. Returns that reply.
+/// other client never waits long. Returns the last reply.
 #[track_caller]
 fn others_are_served(door: &Door, client: Client, sent: Vec<u8>, queued: usize) -> Option<Reply> {
     let mut other = door.client();

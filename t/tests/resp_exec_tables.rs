@@ -232,7 +232,7 @@ fn a_commit_that_is_under_way_is_waited_for_and_seen() {
     let mut session = door.cluster.connect("postgres");
     let mut client = client_in(&door, 1, None);
     assert_eq!(client.ask(&["WATCH", "absent"]), OK());
-    // A prepared transaction is past the point at which it could wait for EXEC, so EXEC waits for it.
+    // A prepared transaction can no longer wait for EXEC, so EXEC waits for the prepared transaction.
     session.run(&format!(
         "BEGIN;
          INSERT INTO {UNLOGGED} (key, value) VALUES ('absent', 'theirs');

@@ -38,7 +38,7 @@ fn all_have(clients: &mut [Client], count: i64) {
 }
 
 #[test]
-fn it_empties_memory_caches_and_tables_whichever_is_selected() {
+fn flushall_clears_memory_caches_and_tables_whichever_is_selected() {
     let door = start(&[]);
     let mut clients = clients(&door);
     for from in 0..3 {
@@ -61,7 +61,7 @@ fn it_empties_memory_caches_and_tables_whichever_is_selected() {
 }
 
 #[test]
-fn it_empties_none_where_one_may_not_be() {
+fn flushall_clears_no_cache_if_one_may_not_be_cleared() {
     let door = start(&[]);
     let mut clients = clients(&door);
     let mut session = door.cluster.connect("postgres");
@@ -86,7 +86,7 @@ fn it_empties_none_where_one_may_not_be() {
 }
 
 #[test]
-fn it_waits_for_a_locked_table_and_clears_nothing_before() {
+fn flushall_waits_for_a_locked_table_and_clears_nothing_before() {
     let door = start(&[]);
     let mut clients = clients(&door);
     let mut session = door.cluster.connect("postgres");
@@ -94,7 +94,7 @@ fn it_waits_for_a_locked_table_and_clears_nothing_before() {
     let mut clears = client_in(&door, 0, Some("app"));
     send(&mut clears, &["FLUSHALL"]);
     let mut watcher = door.cluster.connect("postgres");
-    wait_until("a back waits for the table", || {
+    wait_until("an executor waits for the table", || {
         watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
     });
     assert_eq!(clients[0].ask(&["GET", "k"]), Reply::bulk("v"));
@@ -104,7 +104,7 @@ fn it_waits_for_a_locked_table_and_clears_nothing_before() {
 }
 
 #[test]
-fn it_is_refused_inside_of_exec() {
+fn flushall_is_refused_inside_exec() {
     let door = start(&[]);
     let mut clients = clients(&door);
     for client in &mut clients[..2] {
@@ -120,7 +120,7 @@ fn it_is_refused_inside_of_exec() {
 }
 
 #[test]
-fn one_that_has_ended_otherwise_leaves_nothing_to_the_next() {
+fn a_refused_flushall_leaves_nothing_to_the_next() {
     let door = start(&[]);
     let mut clients = clients(&door);
     let mut session = door.cluster.connect("postgres");
@@ -128,7 +128,7 @@ fn one_that_has_ended_otherwise_leaves_nothing_to_the_next() {
     session.run(&format!("BEGIN; SELECT count(*) FROM {LOGGED}"));
     send(&mut clears, &["FLUSHALL"]);
     let mut watcher = door.cluster.connect("postgres");
-    wait_until("a back waits for the table", || {
+    wait_until("an executor waits for the table", || {
         watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
     });
     watcher.run(&format!("REVOKE TRUNCATE ON {CACHE} FROM app"));
@@ -162,7 +162,7 @@ fn while_it_waits(door: &Door, clears: &mut Client, meanwhile: impl FnOnce()) ->
     session.run(&format!("BEGIN; SELECT count(*) FROM {LOGGED}"));
     send(clears, &["FLUSHALL"]);
     let mut watcher = door.cluster.connect("postgres");
-    wait_until("a back waits for the table", || {
+    wait_until("an executor waits for the table", || {
         watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
     });
     meanwhile();
@@ -171,7 +171,7 @@ fn while_it_waits(door: &Door, clears: &mut Client, meanwhile: impl FnOnce()) ->
 }
 
 #[test]
-fn it_empties_a_table_that_is_added_meanwhile() {
+fn flushall_clears_a_table_that_is_added_while_it_waits() {
     let door = start(&[]);
     let mut clients = clients(&door);
     let mut session = door.cluster.connect("postgres");
@@ -187,7 +187,7 @@ fn it_empties_a_table_that_is_added_meanwhile() {
 }
 
 #[test]
-fn a_table_removed_from_the_list_meanwhile_is_looked_up_the_next_time() {
+fn flushall_looks_up_a_table_that_was_removed_from_the_list_and_added_again() {
     let door = start(&[]);
     let mut clients = clients(&door);
     let mut clears = client_in(&door, 0, Some("app"));

@@ -44,7 +44,7 @@ fn hot_hits(session: &mut Session) -> i64 {
     session.number("SELECT hot_hits FROM pgcache.stats WHERE cache = 'tab'::regclass")
 }
 
-/// Sends a command, and checks the reply and the number of copies that were used.
+/// Sends a command, and checks the reply and the number of reads that a copy served.
 #[track_caller]
 fn check_reply(
     session: &mut Session,

@@ -10,7 +10,7 @@ use pgcache_tests::stage::Stage;
 #[path = "../../src/pg/version/hba_layout.rs"]
 #[allow(
     dead_code,
-    reason = "the library reads what is compared here, and more"
+    reason = "the library uses declarations that this test does not"
 )]
 mod layout;
 

@@ -8,8 +8,8 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::rng::Rng;
 
-/// The lengths of the values of the two keys. With these lengths, a value can be written where another value was
-/// before.
+/// The lengths of the values of the two keys. Values of equal length can reuse each other's space, so a torn read would
+/// mix two values.
 const LENGTHS: [(&str, usize); 2] = [("long", 16_000_000), ("longer than a piece", 300_000)];
 
 fn start(conf: &[&str]) -> Door {

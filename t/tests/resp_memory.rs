@@ -53,7 +53,7 @@ fn figure(door: &Door, name: &str) -> i64 {
 fn id(client: &mut Client) -> i64 {
     match client.ask(&["CLIENT", "ID"]) {
         Reply::Integer(id) => id,
-        other => panic!("a number was to come, not {other:?}"),
+        other => panic!("expected a number, got {other:?}"),
     }
 }
 
@@ -92,7 +92,7 @@ fn the_client_that_uses_most_is_disconnected_first() {
     wait_until("nothing waits", || figure(&door, "client_memory") < 1 << 20);
     let info = small[0].ask(&["INFO"]).text();
     assert!(info.contains("evicted_clients:1\r\n"), "{info}");
-    // A superuser's client can be exempt. pgcache then disconnects other clients in its place.
+    // A superuser's client can be exempt. pgcache then disconnects other clients instead.
     let mut exempt = door.client();
     assert_eq!(exempt.ask(&["CLIENT", "NO-EVICT", "ON"]), ok());
     let number = id(&mut exempt);

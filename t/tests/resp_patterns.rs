@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use pgcache_tests::network_processes;
 use pgcache_tests::resp::{Client, Door, Reply};
 
-/// The longest time that another client may wait. It is a quarter of a second on an idle machine, and was seconds
-/// before the bounds existed.
+/// The longest time that another client may wait. On an idle machine it waits a quarter of a second; without the bounds
+/// it waited for seconds.
 const LONGEST: Duration = Duration::from_millis(800);
 
-/// Connects clients, each of which has subscribed to 4,000 patterns that must compare a name of `a`s to its end.
+/// Connects clients, each subscribed to 4,000 patterns. Matching a name of `a`s against one of them takes a comparison
+/// of the whole name.
 fn readers(door: &Door, patterns: impl Fn(usize) -> String, clients: usize) -> Vec<Client> {
     let subscribed = |client_number: usize| {
         let mut client = door.client();
@@ -115,7 +116,7 @@ fn a_message_of_sql_that_many_patterns_compare_stalls_no_client() {
     }
     for number in 0..3 {
         let Some(Reply::Array(parts)) = plain.reply() else {
-            panic!("a message was to come")
+            panic!("expected a message")
         };
         assert_eq!(parts.last(), Some(&Reply::bulk(number.to_string())));
     }
@@ -127,7 +128,7 @@ fn a_message_of_sql_that_many_patterns_compare_stalls_no_client() {
         .expect("it is published");
     for pattern in ["a*", "a?*"] {
         let Some(Reply::Array(parts)) = last.reply() else {
-            panic!("a message was to come")
+            panic!("expected a message")
         };
         assert_eq!(parts.get(1), Some(&Reply::bulk(pattern)));
     }
@@ -215,7 +216,7 @@ fn a_command_that_describes_one_again_and_again_stalls_no_client() {
         assert!(refused.contains("4096"), "{refused}");
         let Reply::Array(all) = others_are_served(&door, &[b"COMMAND", word, b"get", b"set"])
         else {
-            panic!("an array was to come")
+            panic!("expected an array")
         };
         assert!(all.len() >= 2);
     }

@@ -20,7 +20,7 @@ fn next(reader: &mut Client) -> (String, String) {
             let mut text = || parts.next().expect("it has a channel and a text");
             (text(), text())
         }
-        other => panic!("a message was to come, not {other:?}"),
+        other => panic!("expected a message, got {other:?}"),
     }
 }
 
@@ -99,7 +99,8 @@ fn a_message_wakes_a_sleeping_network_process() {
         })
         .collect();
     times.sort_unstable();
-    // The publisher wakes a sleeping network process. Without a wake-up, the process reads messages only once a second.
+    // The publisher wakes a sleeping network process. Without this wake-up, the process would read messages only once a
+    // second.
     assert!(times[10] < Duration::from_millis(300), "{times:?}");
 }
 
@@ -140,7 +141,7 @@ fn messages_that_cannot_be_sent_are_refused() {
     let mut other = door.cluster.connect("elsewhere");
     other
         .batch_execute("CREATE EXTENSION pgcache; SELECT pgcache.publish('news', 'elsewhere')")
-        .expect("it is sent to nobody");
+        .expect("it reaches no subscriber");
     session.batch_execute(publish).expect("a message");
     assert_eq!(next(&mut reader).1, "x");
 }
@@ -184,7 +185,7 @@ fn readers_are_cut_off_where_messages_were_lost() {
             .batch_execute(
                 "SELECT pgcache.publish('news', repeat('x', 999)) FROM generate_series(1, 1000)",
             )
-            .expect("messages are sent, whoever sleeps");
+            .expect("messages are sent while the process is stopped");
     }
     signal("-CONT");
     reader.wait_for_end();

@@ -24,7 +24,7 @@ fn with_table(conf: &[&str]) -> Door {
     door
 }
 
-/// The requests before WATCH, the requests between WATCH and EXEC, and whether EXEC then runs, on a memory cache and on
+/// The requests before WATCH; the requests between WATCH and EXEC; and whether EXEC then runs on a memory cache, and on
 /// a table.
 type Case<'w> = (&'w [&'w str], &'w [&'w [&'w str]], [bool; 2]);
 
@@ -102,8 +102,8 @@ fn a_pause_of_writes_holds_writes_only() {
         // An invalid request is not held back.
         let error = "ERR wrong number of arguments for 'set' command";
         assert_eq!(client.ask(&["SET", "k"]).error(), error);
-        // A command that writes is held back when it is to be queued. The EXEC of a command that was queued before the
-        // pause is held back, too.
+        // Inside MULTI, a pause also holds back a command that writes. It also holds back the EXEC of a command that
+        // was queued before the pause.
         let mut early = door.client();
         assert_eq!(client.ask(&["MULTI"]), ok());
         client.send(&Client::request(&[b"SET", b"k", b"w"]));
@@ -324,7 +324,7 @@ fn commands_are_described_as_by_redis() {
     );
     let mut listed = |words: &[&str]| {
         let Reply::Array(names) = client.ask(&[&["COMMAND", "LIST"], words].concat()) else {
-            panic!("a list was to come");
+            panic!("expected a list");
         };
         let mut names: Vec<String> = names.into_iter().map(Reply::text).collect();
         names.sort();
@@ -365,12 +365,12 @@ fn each_command_of_the_table_has_a_function() {
     let door = with_table(&[]);
     each(&door, |client, database| {
         let Reply::Array(names) = client.ask(&["COMMAND", "LIST"]) else {
-            panic!("a list was to come");
+            panic!("expected a list");
         };
         assert!(names.len() > 150);
         for name in names {
             let Reply::Bulk(name) = name else {
-                panic!("a name was to come");
+                panic!("expected a name");
             };
             let name = String::from_utf8(name).expect("names are ASCII");
             let request = shortest_request(client, &name);
@@ -397,7 +397,7 @@ fn the_frequency_of_a_key_is_that_of_its_eviction_policy() {
             client.ask(&["GET", "k"]);
         }
         let Reply::Integer(used) = client.ask(&["OBJECT", "FREQ", "k"]) else {
-            panic!("a number was to come");
+            panic!("expected a number");
         };
         assert_eq!(used > 0, database == "0", "{used}");
         let error = client.ask(&["OBJECT", "IDLETIME", "k"]).error();
@@ -513,7 +513,8 @@ fn info_has_the_fields_of_dashboards() {
     assert_eq!(number(&info(&mut first, "clients"), "blocked_clients"), 0.0);
 }
 
-/// Returns the numbers of keys and of keys that expire, and the mean time left in seconds, for each database in INFO.
+/// Returns, for each database in INFO, the number of keys, the number of keys that expire, and their mean remaining
+/// time in seconds.
 fn keyspace(client: &mut Client) -> Vec<(String, [u64; 3])> {
     let text = client.ask(&["INFO", "keyspace"]).text();
     let line = |line: &str| {
@@ -733,10 +734,10 @@ fn increx_counts_within_bounds() {
     });
     let mut client = door.client();
     let Reply::Array(described) = client.ask(&["COMMAND", "INFO", "increx"]) else {
-        panic!("a description was to come");
+        panic!("expected a description");
     };
     let Reply::Array(row) = &described[0] else {
-        panic!("a row was to come: {described:?}");
+        panic!("expected a row, got {described:?}");
     };
     assert_eq!(row[1..2], [integer(-2)]);
     assert_eq!(row[3..6], [1, 1, 1].map(integer));

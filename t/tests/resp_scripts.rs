@@ -1,5 +1,5 @@
 //! Tests the supported scripts, each against a Redis that runs the same script in Lua. The original texts belong to
-//! their packages, and the server identifies them by their SHA-1. So the tests have their own Lua texts with the same
+//! their packages, and the server identifies them by their SHA-1. So this file has its own Lua texts with the same
 //! effect.
 
 use pgcache_tests::ask::Ask;

@@ -14,14 +14,14 @@ fn ok() -> Reply {
 fn array(reply: Reply) -> Vec<Reply> {
     match reply {
         Reply::Array(elements) => elements,
-        other => panic!("an array was to come, not {other:?}"),
+        other => panic!("expected an array, got {other:?}"),
     }
 }
 
 fn integer(reply: &Reply) -> i64 {
     match reply {
         Reply::Integer(number) => *number,
-        other => panic!("a number was to come, not {other:?}"),
+        other => panic!("expected a number, got {other:?}"),
     }
 }
 
@@ -237,21 +237,21 @@ fn clients_do_not_wait_for_flushall_of_many_databases() {
         while !reply.is_finished() {
             match other.ask(&["GET", "k"]) {
                 Reply::Null => gone += 1,
-                _ => assert_eq!(gone, 0, "it was gone"),
+                _ => assert_eq!(gone, 0, "the entry came back"),
             }
             asked += 1;
         }
         assert_eq!(reply.join().unwrap(), Some(ok()));
         (asked, gone)
     });
-    // The other client gets a turn after each piece. If FLUSHALL ran in one piece, that client would get only two or
-    // three replies.
-    assert!(done.1 >= 20, "asked, and of these gone: {done:?}");
+    // FLUSHALL must let the other client run after each piece. If it ran in one piece, the other client would get only
+    // two or three replies.
+    assert!(done.1 >= 20, "reads, and misses among them: {done:?}");
     for number in 0..DATABASES {
         assert_eq!(busy.ask(&["SELECT", &number.to_string()]), ok());
         assert_eq!(busy.ask(&["DBSIZE"]), Reply::Integer(0));
     }
-    // FLUSHALL clears no cache if the role may not clear one of them.
+    // If the role lacks TRUNCATE on any cache, FLUSHALL clears none of the caches.
     session.run("CREATE ROLE app LOGIN");
     for name in &names {
         session.run(&format!(

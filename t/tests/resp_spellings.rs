@@ -189,7 +189,7 @@ fn arrays_of_sql_with_two_spellings_of_a_key_mean_one_entry() {
             ["1", "2", "3"]
         };
         for function in ["cache_get_many", "cache_lookup_many"] {
-            // The second read finds copies.
+            // The second read uses copies.
             for _ in 0..2 {
                 let get = format!("SELECT value FROM {function}({keys}, cache => 't')");
                 assert_eq!(session.lines(&get), expected, "{kind}");

@@ -113,7 +113,7 @@ fn one_order_explains_the_answers_while_executors_are_ended() {
     is_sound(&door);
 }
 
-/// The values that were acknowledged in a logged cache survive the kill. The other caches are empty afterwards.
+/// After the server restarts, the logged cache must have the acknowledged values, and the other caches must be empty.
 #[test]
 fn one_order_explains_the_answers_around_a_kill_of_the_server() {
     let door = server(&CACHES);
@@ -224,7 +224,7 @@ impl Way for Lying {
                 .iter()
                 .position(|(cache, key, _)| (*cache, *key) == (request.cache, call.key));
             match known {
-                // Each kept reply is returned once more.
+                // Returns each kept reply once more.
                 Some(at) => result.answer = self.known.swap_remove(at).2,
                 None => self.known.push((request.cache, call.key, result.answer)),
             }
@@ -244,7 +244,7 @@ fn a_stale_read_and_a_lost_write_by_redis_are_caught() {
     }
 }
 
-/// Returns the refusal of a storm with a lying client.
+/// Runs a storm with a lying client. Returns the checker's refusal, or None if one order explains the answers.
 fn lie(door: &Door, swallows: bool) -> Option<Box<Refusal>> {
     let storm = Storm::over(door, &CACHES, Duration::from_secs(1));
     // The previous storm left entries.
@@ -344,7 +344,7 @@ fn entries_of_a_source_are_never_older_than_writes_of_either_protocol() {
 
 const TOGETHER: usize = 32;
 
-/// A running counter. It counts as running until this is dropped.
+/// Counts as one running counter in the number of running counters until it is dropped.
 struct Counts<'a>(&'a AtomicUsize);
 
 impl Drop for Counts<'_> {
@@ -362,7 +362,7 @@ fn counts_by_pipelines(door: &Door, cache: Cache) -> Vec<i64> {
         send_together(&mut client, &pipeline);
         results.extend(pipeline.map(|_| match reply(&mut client) {
             Reply::Integer(count) => count,
-            other => panic!("a count was to come, not {other:?}"),
+            other => panic!("expected a count, got {other:?}"),
         }));
     }
     results

@@ -1,5 +1,5 @@
-//! Tests the batches in which executors run commands on table caches: many commands in one transaction, each client's
-//! in order, and a command's wait or error affects no other command.
+//! Tests the batches in which executors run commands on table caches. One transaction runs many commands, each client's
+//! commands keep their order, and a command's wait or error affects no other command.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ fn commands_of_many_clients_run_in_one_transaction() {
         clients
             .iter_mut()
             .for_each(|client| assert_eq!(reply(client), OK()));
-        // The transaction of this query is one of the two.
+        // One of the two is the transaction of this query itself.
         assert_eq!(changes(&mut session) - before, 2, "{table}");
         assert_eq!(session.number(&format!("SELECT count(*) FROM {table}")), 51);
     }
@@ -60,7 +60,8 @@ fn a_pipeline_is_offloaded_together_and_keeps_its_order() {
     let replies: Vec<_> = expected.iter().map(|_| reply(&mut client)).collect();
     assert_eq!(replies, expected);
     assert!(changes(&mut session) - before < 20);
-    // Another cache, a hot entry, an entry without a copy, and a command that needs no entry.
+    // Send commands for another cache, for a hot entry and for an entry without a copy, and a command that needs no
+    // entry.
     let mut expected = Vec::new();
     for number in 0..50 {
         let number = &number.to_string();
@@ -125,7 +126,7 @@ fn a_locked_row_stalls_its_own_client_alone() {
     ));
     send(&mut waits, &["SET", "locked", "2"]);
     send(&mut waits, &["GET", "locked"]);
-    // A permission, a password, a read and writes continue while the command waits.
+    // While the command waits, permissions and passwords are still checked, and a read and writes still run.
     let mut watcher = door.cluster.connect("postgres");
     wait_until("the slow back waits for the row", || {
         watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
@@ -179,13 +180,13 @@ fn an_unrelated_answer_ends_no_wait_for_an_executor() {
             reply(&mut client);
         }
         let Reply::Array(done) = reply(&mut client) else {
-            panic!("an array was to come")
+            panic!("expected an array")
         };
         let Some(Reply::Bulk(keyspace)) = done.last() else {
             panic!("INFO comes last: {done:?}")
         };
         assert!(keyspace.starts_with(b"# Keyspace"), "{done:?}");
-        wait_until("a back waits for the row", || {
+        wait_until("an executor waits for the row", || {
             let waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
             watcher.holds(waits)
         });
@@ -227,14 +228,14 @@ fn a_batch_with_a_locked_row_is_done_without_it() {
 }
 
 #[test]
-fn an_error_is_its_own_clients_and_an_exec_is_all_or_nothing() {
+fn an_error_affects_only_its_client_and_an_exec_is_all_or_nothing() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
         "ALTER TABLE {UNLOGGED} ADD CONSTRAINT small CHECK (length(value) < 10)"
     ));
     let (mut client, mut other) = (client_in(&door, 1, None), client_in(&door, 1, None));
-    // The role's permissions are requested before.
+    // This read loads the role's permissions before the test needs them.
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     let stopped = Stopped::all_of(&door);
     send(&mut client, &["SET", "k", "far too long"]);
@@ -297,7 +298,7 @@ fn an_error_is_its_own_clients_and_an_exec_is_all_or_nothing() {
     client.ask(&["SELECT", "1"]);
     client.ask(&["SET", "a", "4"]);
     let Reply::Array(elements) = client.ask(&["EXEC"]) else {
-        panic!("an array was to come")
+        panic!("expected an array")
     };
     assert!(elements[1].clone().error().contains("EXEC"));
     assert_eq!(
@@ -353,7 +354,7 @@ fn an_exec_of_watched_keys_is_done_if_they_are_as_they_were() {
 }
 
 #[test]
-fn a_copy_to_a_database_that_is_not_there_is_an_error_inside_exec() {
+fn a_copy_to_a_missing_database_is_an_error_inside_exec() {
     let door = start(&[]);
     let mut client = client_in(&door, 1, None);
     assert_eq!(client.ask(&["SET", "a", "v"]), OK());
@@ -374,7 +375,7 @@ fn a_copy_to_a_database_that_is_not_there_is_an_error_inside_exec() {
         assert_eq!(replies, [out_of_range, Reply::Integer(1)], "{options:?}");
         assert_eq!(client.ask(&["EXISTS", "b"]), Reply::Integer(0));
     }
-    // Other commands on several databases do not take effect partly.
+    // Transactions with other commands on several databases are refused as a whole.
     for words in [&["SELECT", "2"][..], &["COPY", "a", "b", "DB", "2"]] {
         assert_eq!(client.ask(&["MULTI"]), OK());
         client.ask(&["SET", "d", "v"]);
@@ -449,7 +450,7 @@ fn more_clients_than_places_are_all_served() {
     for (number, client) in clients.iter_mut().enumerate() {
         send(client, &["SET", &format!("k{number}"), "v"]);
     }
-    wait_until_handed(&door, 336); // a quarter is for other tables
+    wait_until_handed(&door, 336); // a quarter of the places is reserved for other tables
     drop(stopped);
     clients
         .iter_mut()

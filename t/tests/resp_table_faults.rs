@@ -19,7 +19,7 @@ fn clients_stay_connected_when_the_executors_end() {
         "BEGIN; UPDATE {UNLOGGED} SET value = 'sql' WHERE key = 'locked'"
     ));
     send(&mut waits, &["SET", "locked", "2"]);
-    other.be_patient(); // Postgres starts a process anew after five seconds
+    other.be_patient(); // Postgres restarts a process after five seconds
     let mut watcher = door.cluster.connect("postgres");
     let mut waits_for_row = || {
         wait_until("an executor waits for the row", || {
@@ -41,7 +41,7 @@ fn clients_stay_connected_when_the_executors_end() {
 }
 
 #[test]
-fn a_cancel_is_no_bodys_error() {
+fn a_cancel_of_an_executor_fails_no_batched_command() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     let mut clients: Vec<Client> = (0..10).map(|_| client_in(&door, 1, None)).collect();
@@ -114,7 +114,7 @@ fn no_number_of_an_executor_is_given_twice() {
     wait_until("the launcher runs again", || {
         session.number(&count("launcher")) == 1
     });
-    // The launcher looks for missing processes each second.
+    // The launcher checks for missing processes every second.
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(session.number(connecting), 1);
     holder.run("COMMIT");

@@ -310,7 +310,7 @@ fn locked_settings_of_roles_stall_no_client() {
     ));
     let (mut known, mut app) = (client_in(&door, 1, None), client_in(&door, 1, Some("app")));
     assert_eq!(known.ask(&["SET", "k", "1"]), OK());
-    // This loads the role's permissions without needing an executor later.
+    // This loads the role's permissions, so that the next commands need no executor for them.
     assert!(app.ask(&["SET", "k"]).error().contains("arguments"));
     session.run("BEGIN; LOCK TABLE pg_db_role_setting");
     send(&mut app, &["SET", "app", "1"]);
@@ -486,7 +486,7 @@ fn a_new_role_is_served_while_all_other_roles_wait_for_locked_rows() {
     let mut late = client_in(&door, 0, Some("late"));
     assert_eq!(late.ask(&["GET", "k0"]), Reply::Null);
     let took = began.elapsed();
-    assert!(took < Duration::from_millis(800), "{took:?}"); // 50 on a quiet machine
+    assert!(took < Duration::from_millis(800), "{took:?}"); // 50 ms on an idle machine
     holder.run("COMMIT");
     for client in &mut waiting {
         assert_eq!(reply(client), Reply::status("OK"));
@@ -495,7 +495,7 @@ fn a_new_role_is_served_while_all_other_roles_wait_for_locked_rows() {
 
 /// A trigger of the table counts its writes in a memory cache, as any SQL function may.
 #[test]
-fn a_trigger_may_use_a_memory_cache_inside_of_a_command() {
+fn a_trigger_may_use_a_memory_cache_inside_a_command() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(

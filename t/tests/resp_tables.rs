@@ -59,7 +59,7 @@ fn list(replies: &[&str]) -> Reply {
 #[track_caller]
 fn scanned(reply: Reply) -> (String, Vec<String>) {
     let Reply::Array(both) = reply else {
-        panic!("a list was to come, not {reply:?}");
+        panic!("expected a list, got {reply:?}");
     };
     let [cursor, Reply::Array(keys)] = &both[..] else {
         panic!("a cursor and keys were to come, not {both:?}");
@@ -100,7 +100,7 @@ fn a_copy_in_the_tier_is_the_last_value_of_any_writer() {
     let mut client = client(&door, "2");
     let figures = "SELECT hot_hits, table_hits FROM pgcache.stats WHERE cache = 'words'::regclass";
     assert_eq!(client.ask(&["SET", "k", "1"]), ok());
-    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("1")); // past the tier: the read fills the copy
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("1")); // the read bypasses the tier and fills the copy
     assert_eq!(session.lines(figures), ["0|1"]);
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("1"));
     assert_eq!(session.lines(figures), ["1|1"]);
@@ -122,7 +122,7 @@ fn a_copy_in_the_tier_is_the_last_value_of_any_writer() {
 }
 
 #[test]
-fn an_expired_row_is_not_there() {
+fn an_expired_row_is_a_miss() {
     let (door, mut session) = start();
     let mut client = client(&door, "2");
     let expire =
@@ -328,7 +328,7 @@ fn text_and_json_caches_refuse_invalid_values() {
     assert_eq!(json.ask(&["SET", "k", given]), ok());
     let printed = "{\"a\": null, \"b\": [1, 2]}";
     assert_eq!(json.ask(&["GET", "k"]), Reply::bulk(printed));
-    assert_eq!(json.ask(&["GET", "k"]), Reply::bulk(printed)); // now it is hot
+    assert_eq!(json.ask(&["GET", "k"]), Reply::bulk(printed)); // the second read uses the copy
     assert_eq!(json.ask(&["STRLEN", "k"]), number(printed.len() as i64));
     assert_eq!(json.ask(&["SET", "k", "1", "IFEQ", printed]), ok());
     assert_eq!(json.ask(&["INCRBY", "k", "41"]), number(42));
@@ -538,7 +538,7 @@ fn commands_on_several_keys_are_all_or_nothing_and_never_wait_in_a_circle() {
                     keys.iter().for_each(|key| words.extend([*key, &value]));
                     assert_eq!(client.ask(&words), ok());
                     let Reply::Array(values) = client.ask(&["MGET", "a", "b", "c", "d"]) else {
-                        panic!("a list was to come");
+                        panic!("expected a list");
                     };
                     assert!(values.iter().all(|one| *one == values[0]), "{values:?}");
                     assert_eq!(client.ask(&["RENAME", keys[0], keys[0]]), ok());
@@ -635,7 +635,7 @@ const VOIDS: &[&[&str]] = &[
 ];
 
 #[test]
-fn a_random_key_is_any_that_is_there() {
+fn a_random_key_is_any_existing_key() {
     let (door, mut session) = start();
     let mut client = client(&door, "2");
     assert_eq!(client.ask(&["RANDOMKEY"]), Reply::Null);

@@ -350,7 +350,7 @@ fn a_new_certificate_is_shown_after_a_reload_and_a_bad_one_is_not() {
         let good = std::fs::read_to_string(keys.path(name)).unwrap();
         keys.write(name, text);
         session.run("SELECT pg_reload_conf()");
-        wait_until("the fault is told", || complaints() == round + 1);
+        wait_until("the fault is reported", || complaints() == round + 1);
         keys.write(name, &good);
         assert_eq!(connect(&door, &config).certificate, first);
     }
@@ -452,7 +452,8 @@ fn unsupported_settings_are_refused_by_name() {
         connect(&door, &config).ask(&["PING"]),
         Reply::status("PONG")
     );
-    // After a start with an unsupported setting, the port serves plain clients and disconnects clients that begin TLS.
+    // After a start with an unsupported setting, the port serves unencrypted clients and disconnects clients that begin
+    // TLS.
     session.run("ALTER SYSTEM SET ssl_ciphers = 'HIGH'");
     drop(session);
     door.cluster.restart(Shutdown::Fast);
@@ -479,11 +480,11 @@ fn half_a_handshake_and_nonsense_delay_no_client() {
     };
     let ends = |mut socket: TcpStream| {
         let mut rest = Vec::new();
-        // A reset also counts as the end.
+        // A connection reset also counts as the end of the connection.
         let _ = socket.read_to_end(&mut rest);
         rest
     };
-    // Half of the connections send the beginning of a TLS greeting, the others nothing.
+    // Half of the connections send the beginning of a TLS greeting, the other half sends nothing.
     let mut halves: Vec<TcpStream> = (0..200)
         .map(|at| {
             let mut socket = raw();
@@ -509,7 +510,7 @@ fn half_a_handshake_and_nonsense_delay_no_client() {
         }
         assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
     }
-    // Meanwhile complete handshakes run one after the other.
+    // While these connections wait, run complete handshakes one after the other.
     let config = keys.client(None);
     std::thread::scope(|scope| {
         let shaking = scope.spawn(|| {

@@ -53,7 +53,7 @@ pub fn take(client: &mut Client) -> (Vec<Reply>, Vec<Reply>) {
 /// Returns the messages that have arrived. Fails if a reply is among them.
 pub fn messages(client: &mut Client) -> Vec<Reply> {
     let (messages, replies) = take(client);
-    assert_eq!(replies, [], "nobody has asked");
+    assert_eq!(replies, [], "the client sent no request");
     messages
 }
 
@@ -71,8 +71,8 @@ fn a_reader_of_a_key_is_notified_once_of_any_change() {
     let read = |reader: &mut Client, key: &str| {
         reader.ask(&["GET", key]);
     };
-    // Change keys by commands. The message is sent only once until the key is read again, and only for keys that the
-    // client has read.
+    // Change keys with commands. The client gets one message for each key that it has read, and no further message
+    // until it reads the key again.
     writer.ask(&["SET", "k", "1"]);
     read(&mut reader, "k");
     writer.ask(&["SET", "k", "2"]);
@@ -222,7 +222,7 @@ fn a_network_process_that_was_overtaken_invalidates_everything() {
     );
     session
         .batch_execute(&changes)
-        .expect("writers wait for nobody");
+        .expect("writers do not wait for the network process");
     drop(stopped);
     assert_eq!(messages(&mut reader), [invalidation(None)]);
 }
@@ -237,7 +237,7 @@ fn too_many_tracked_keys_are_dropped_and_sent() {
     }
     assert!(reader.send(&Client::request(&[b"INFO", b"clients"])));
     let (keys, mut replies) = take(&mut reader);
-    let info = replies.pop().expect("it tells").text();
+    let info = replies.pop().expect("INFO replies").text();
     assert!(info.contains("total_tracking_keys:10\r\n"), "{info}");
     assert_eq!(replies.len(), 30);
     assert_eq!(keys.len(), 20, "{keys:?}");
@@ -277,7 +277,7 @@ fn a_role_that_may_not_read_gets_no_messages() {
     assert_eq!(next(&mut all), invalidation(Some("k")));
 }
 
-/// A step of a comparison: the client's number, and its request. `ID0` stands for the number that the server gave to
+/// A step of a comparison: the client's index, and its request. `ID0` stands for the client ID that the server gave to
 /// client 0.
 type Step = (usize, &'static [&'static str]);
 
@@ -434,7 +434,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Received> {
         .iter_mut()
         .map(|client| match client.ask(&["CLIENT", "ID"]) {
             Reply::Integer(id) => id.to_string(),
-            other => panic!("a number was to come, not {other:?}"),
+            other => panic!("expected a number, got {other:?}"),
         })
         .collect();
     let (mut received, mut collects) = (Vec::new(), false);
@@ -498,7 +498,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Received> {
         messages
             .values_mut()
             .for_each(|all| all.sort_by_key(|reply| format!("{reply:?}")));
-        // Each server numbers its clients differently.
+        // The two servers assign different client IDs.
         for reply in &mut replies {
             if let Reply::Integer(id) = reply
                 && words.last() == Some(&&b"GETREDIR"[..])
@@ -565,7 +565,7 @@ fn no_client_keeps_an_old_value() {
     let (hits, misses) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let (door, done, stop, hits, misses) = (&door, &done, &stop, &hits, &misses);
-        // There is one writer for each share of the keys. A number is committed when the writer has received the reply.
+        // Each share of the keys has one writer. A number counts as committed once its writer has received the reply.
         for share in 0..4 {
             scope.spawn(move || {
                 let mut rng = Rng::seeded(share + 1);
@@ -609,7 +609,7 @@ fn no_client_keeps_an_old_value() {
                                 }),
                                 _ => kept.clear(),
                             },
-                            other => panic!("a message was to come, not {other:?}"),
+                            other => panic!("expected a message, got {other:?}"),
                         }
                     }
                     if let Some(number) = kept.get(&key) {
@@ -663,7 +663,7 @@ fn a_change_is_sent_within_five_milliseconds() {
     for round in 0..1000 {
         reader.ask(&["GET", "k"]);
         if round % 10 == 0 {
-            std::thread::sleep(Duration::from_millis(3)); // the process sleeps
+            std::thread::sleep(Duration::from_millis(3)); // let the network process go to sleep
         }
         session.execute(&set, &[]).expect("it can be set");
         let began = Instant::now();
@@ -707,7 +707,7 @@ fn a_message_comes_between_replies() {
                 }
             };
             let Reply::Array(values) = reply else {
-                panic!("an array was to come, not {reply:?}");
+                panic!("expected an array, got {reply:?}");
             };
             let is_value = |value: &Reply| *value == Reply::Null || *value == Reply::bulk("v");
             assert!(values.iter().all(is_value), "a message inside of a reply");

@@ -1,5 +1,5 @@
-//! Tests changes that tracking could easily miss: clients must be notified, so that they drop the values that they keep
-//! in their own memory.
+//! Tests changes that tracking could easily miss. Clients must be notified of them, so that they drop the values that
+//! they keep in their own memory.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn kept(client: &mut Client) -> Option<Reply> {
     }
 }
 
-/// Reads a key until no message arrives with the reply. From then on the server reports each change of the key.
+/// Reads a key until no message arrives with the reply. After such a read the server reports each change of the key.
 fn read_until_quiet(client: &mut Client, value: &str) {
     wait_until("the client can keep what it reads", || {
         assert!(client.send(&Client::request(&[b"GET", b"k"])));
@@ -208,7 +208,7 @@ fn the_target_of_a_lost_connection_is_notified() {
     };
     let id = |client: &mut Client| match client.ask(&["CLIENT", "ID"]) {
         Reply::Integer(id) => id.to_string(),
-        other => panic!("a number was to come, not {other:?}"),
+        other => panic!("expected a number, got {other:?}"),
     };
     let mut killer = door.client();
     let mut target = three(&door);
@@ -251,7 +251,7 @@ fn the_target_of_a_lost_connection_is_notified() {
     drop(reader);
     wait_until("it is gone", || match killer.ask(&["CLIENT", "LIST"]) {
         Reply::Bulk(list) => String::from_utf8_lossy(&list).lines().count() == 3,
-        other => panic!("a list was to come, not {other:?}"),
+        other => panic!("expected a list, got {other:?}"),
     });
     assert_eq!(take(&mut target), (vec![], vec![]));
 }

@@ -37,8 +37,8 @@ pub fn reader(door: &Door, options: &[&str]) -> Client {
     client
 }
 
-/// Two sessions: one changes rows, the other reads them. They are separate because a transaction that has written makes
-/// no copies.
+/// Two sessions: one changes rows, the other reads them and so makes copies. One session could not do both, because a
+/// transaction that has written makes no copies.
 struct Sessions {
     writer: Session,
     warmer: Session,
@@ -83,7 +83,7 @@ pub fn warm(session: &mut Session, key: &str) {
     session.run(&format!("SELECT cache_get('{key}', '{TABLE}')"));
 }
 
-/// Returns statements that change one row: all functions and statements that can.
+/// Returns statements that change one row, with every function and kind of statement that can.
 fn changes() -> Vec<String> {
     let cache = format!("cache => '{TABLE}'");
     [
@@ -126,8 +126,8 @@ fn a_change_is_sent_by_its_commit_and_not_before() {
             sessions.run(&format!("BEGIN; {change}"));
             assert_eq!(messages(&mut client), [], "{change} is not committed");
             sessions.run("COMMIT");
-            // If the client sends a request after COMMIT has returned, it receives the message about the change before
-            // the reply.
+            // A client that sends a request after COMMIT has returned receives the message about the change before the
+            // reply.
             assert_eq!(messages(&mut client), [invalidation(Some("k"))], "{change}");
             sessions.run("DELETE FROM tab");
             sessions.read(&mut client, &["k"]);
@@ -137,7 +137,8 @@ fn a_change_is_sent_by_its_commit_and_not_before() {
     }
 }
 
-/// Reads that no copy serves: of existing and missing keys, in pipelines, and while a change waits for its commit.
+/// Tests reads that no copy serves: reads of existing and missing keys, in pipelines, and while a change waits for its
+/// commit.
 #[test]
 fn reads_of_an_executor_are_tracked() {
     let door = start("unlogged", &["pgcache.hot_tier = off"]);
@@ -469,7 +470,7 @@ fn changes_undone_by_a_savepoint_are_not_sent() {
         ),
         (
             format!("SAVEPOINT s; {a}; SAVEPOINT t; {b}"),
-            &both, // the commit releases them
+            &both, // the commit releases the messages
         ),
         (
             format!("{a}; SAVEPOINT s; TRUNCATE tab; ROLLBACK TO s"),
@@ -675,8 +676,8 @@ fn a_standby_refuses_to_track_a_table() {
     assert_eq!(next(&mut client), invalidation(None));
 }
 
-/// The apply process of replication changes rows without any client, and ends prepared transactions without a statement
-/// on the cache.
+/// The apply worker of logical replication changes rows without any client, and ends prepared transactions without a
+/// statement on the cache.
 #[test]
 fn replicated_changes_are_sent() {
     let publisher = start("logged", &["wal_level = logical"]);
@@ -731,7 +732,7 @@ fn a_commit_is_sent_within_five_milliseconds() {
     for round in 0..500 {
         sessions.read(&mut client, &["k"]);
         if round % 10 == 0 {
-            std::thread::sleep(Duration::from_millis(3)); // the process sleeps
+            std::thread::sleep(Duration::from_millis(3)); // let the network process go to sleep
         }
         sessions.run("UPDATE tab SET value = 'x' WHERE key = 'k'");
         let began = Instant::now();

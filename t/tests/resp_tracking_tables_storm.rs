@@ -19,7 +19,7 @@ use super::resp_tracking_tables::{TABLE, reader, start, warm};
 const KEYS: u64 = 12;
 const WRITERS: u64 = 3;
 
-/// The values that a client keeps.
+/// The values that a client keeps, by key.
 type Kept = BTreeMap<String, u64>;
 
 fn forget(kept: &mut Kept, push: &Reply) {
@@ -30,7 +30,7 @@ fn forget(kept: &mut Kept, push: &Reply) {
             }),
             _ => kept.clear(),
         },
-        other => panic!("a message was to come, not {other:?}"),
+        other => panic!("expected a message, got {other:?}"),
     }
 }
 
@@ -46,7 +46,7 @@ fn twin(key: &str) -> String {
     }
 }
 
-/// Sets both keys of a pair to the number, by one of many commands and statements, and commits or rolls back.
+/// Sets both keys of a pair to the number with one of many commands and statements, and commits or rolls back.
 fn write(
     session: &mut Session,
     client: &mut Client,
@@ -92,8 +92,8 @@ fn write(
     }
 }
 
-/// The numbers of a key only increase. When a client has received the reply to its marker, it has received the messages
-/// about all earlier changes.
+/// The numbers of a key only increase. Once a client has received the reply to its marker, it has received the messages
+/// about all earlier changes, so it must keep no older number.
 #[test]
 fn no_client_keeps_an_old_row() {
     let door = start("unlogged", &[]);

@@ -32,11 +32,11 @@ fn as_role(door: &Door, role: &str) -> Client {
 fn id(client: &mut Client) -> i64 {
     match client.ask(&["CLIENT", "ID"]) {
         Reply::Integer(id) => id,
-        other => panic!("a number was to come, not {other:?}"),
+        other => panic!("expected a number, got {other:?}"),
     }
 }
 
-/// Returns the numbers of the clients that a role sees.
+/// Returns the ids of the clients that a role sees.
 fn seen_by(door: &Door, role: &str) -> Vec<i64> {
     let mut session = door.cluster.connect_as(role, "postgres");
     let rows = session
@@ -45,7 +45,7 @@ fn seen_by(door: &Door, role: &str) -> Vec<i64> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// Returns the client numbers in the reply to CLIENT LIST.
+/// Returns the client ids in the reply to CLIENT LIST.
 fn listed(client: &mut Client, words: &[&str]) -> Vec<i64> {
     let text = client.ask(&[&["CLIENT", "LIST"], words].concat()).text();
     let number = |line: &str| {
@@ -132,7 +132,7 @@ fn a_client_is_shown_as_it_is() {
     client.ask(&["GET", "secret-key"]);
     let mut session = door.cluster.connect("postgres");
     // The view shows a command only after its reply is sent.
-    wait_for("the last turn is shown", || {
+    wait_for("the last command is shown", || {
         let shown = session.query_one("SELECT last_command FROM pgcache.resp_clients", &[]);
         let shown: String = shown.expect("there is one client").get(0);
         (shown == "get").then_some(())
@@ -322,7 +322,9 @@ fn counters_outlive_a_network_process_and_its_clients_do_not() {
     assert_eq!(seen_by(&door, "postgres").len(), 1);
     assert_eq!(figure(&door, "hits"), 1);
     next.ask(&["GET", "k"]);
-    wait_for("it goes on", || (figure(&door, "hits") == 2).then_some(()));
+    wait_for("the counter continues", || {
+        (figure(&door, "hits") == 2).then_some(())
+    });
 }
 
 #[test]
@@ -376,7 +378,7 @@ fn nothing_is_shown_where_nothing_listens() {
     assert!(!killed.get::<_, bool>(0));
     session
         .batch_execute("SELECT pgcache.publish('a', 'b')")
-        .expect("nobody reads it");
+        .expect("no process reads it");
 }
 
 #[test]

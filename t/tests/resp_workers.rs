@@ -15,7 +15,8 @@ fn ok() -> Reply {
     Reply::status("OK")
 }
 
-/// Returns the process that listens: it has a socket of this port in the state LISTEN.
+/// Returns the network process that listens on the port, which is the process with a socket of this port in the state
+/// LISTEN.
 fn listening_network(door: &Door) -> i32 {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", door.port);
@@ -23,7 +24,7 @@ fn listening_network(door: &Door) -> i32 {
         let fields: Vec<&str> = line.split_whitespace().collect();
         (fields[1].ends_with(&port) && fields[3] == "0A").then(|| fields[9].to_owned())
     });
-    let socket = format!("socket:[{}]", inode.expect("somebody listens"));
+    let socket = format!("socket:[{}]", inode.expect("a socket listens"));
     let networks = door.processes(NETWORK);
     *networks
         .iter()
@@ -52,7 +53,7 @@ fn terminate(door: &Door, pid: i32) {
 
 fn numbers(reply: Reply) -> Vec<i64> {
     let Reply::Array(all) = reply else {
-        panic!("an array was to come, not {reply:?}");
+        panic!("expected an array, got {reply:?}");
     };
     all.into_iter()
         .filter_map(|element| match element {
@@ -188,7 +189,7 @@ fn messages_reach_and_count_readers_of_all_network_processes() {
     session.run("SELECT pgcache.publish('news', 'of sql')");
     let text = |reply: Option<Reply>| match reply {
         Some(Reply::Array(parts)) => parts.last().unwrap().clone(),
-        other => panic!("a message was to come, not {other:?}"),
+        other => panic!("expected a message, got {other:?}"),
     };
     assert_eq!(text(direct.reply()), Reply::bulk("of exec"));
     assert_eq!(text(direct.reply()), Reply::bulk("of sql"));
@@ -199,7 +200,7 @@ fn messages_reach_and_count_readers_of_all_network_processes() {
     assert!(refused.contains("at most 1 MB"), "{refused}");
     drop(direct);
     drop(by_pattern);
-    wait_until("nobody reads", || {
+    wait_until("no client is subscribed", || {
         published(&mut publisher, &long) == Reply::Integer(0)
     });
 }
@@ -228,8 +229,8 @@ fn readers_of_an_ended_network_process_are_not_counted() {
     assert_eq!(numbers(numsub), [0]);
 }
 
-/// The table of a network process has no room for so many names. No message is lost, but subscribers are counted only
-/// for the names in the table.
+/// The table of a network process has too little room for the names of all subscriptions. No message is lost, but
+/// subscribers are counted only for the names in the table.
 #[test]
 fn channels_without_room_in_the_table_are_read_all_the_same() {
     let door = three(&[]);

@@ -21,12 +21,12 @@ fn number(reply: &Reply) -> i64 {
     match reply {
         Reply::Integer(number) => *number,
         Reply::Bulk(bytes) => String::from_utf8_lossy(bytes).parse().expect("a number"),
-        other => panic!("a number was to come, not {other:?}"),
+        other => panic!("expected a number, got {other:?}"),
     }
 }
 
-/// The number of commands between the two commands that a test checks. They take some 100 µs, in which other clients
-/// could act.
+/// The number of commands between the two commands that a test checks. They take some 100 µs, so that other clients get
+/// the chance to act in between.
 const BETWEEN: usize = 300;
 
 /// Sends a transaction of these commands in one piece. Returns the reply to EXEC.
@@ -76,7 +76,7 @@ fn a_watched_key_is_changed_by_one_transaction_of_all_network_processes() {
     assert_eq!(now, done as i64);
 }
 
-/// Acquires all keys by MSETNX. Returns whether it succeeded.
+/// Acquires all keys with MSETNX. Returns whether it succeeded.
 fn take(client: &mut Client, keys: &[String], own: &str) -> bool {
     let pairs = keys.iter().flat_map(|key| [key.as_str(), own]);
     let words: Vec<&str> = std::iter::once("MSETNX").chain(pairs).collect();

@@ -53,7 +53,8 @@ const WAYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Before version 16, inheritance is a property of the role; from 16 on, it is a property of the membership.
+/// Before version 16, whether a member inherits privileges is a property of the role; from 16 on, it is a property of
+/// the membership.
 const INHERITED_BEFORE_16: (&str, &str) = (
     "GRANT SELECT ON c TO g; GRANT g TO r; ALTER ROLE r INHERIT",
     "ALTER ROLE r NOINHERIT",

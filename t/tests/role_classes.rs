@@ -161,8 +161,8 @@ fn a_temporary_table_cache_works_and_takes_no_shared_resource() {
     let won = admin.number(
         "SELECT count(l.lease) FROM generate_series(1, 50) AS i, cache_lease('k' || i, cache => 'c') AS l",
     );
-    // Not all 50 leases need to succeed, because the hashes of the keys depend on the cache's oid and may fall into one
-    // partition.
+    // Not all 50 leases need to succeed, because the hashes of the keys depend on the cache's OID, and many keys may
+    // fall into one partition.
     assert!(won >= 30, "leases are left: {won}");
     admin.run("SELECT cache_create('m', storage => 'memory'), cache_set('k', 'v'); SELECT cache_set('k', 'v', cache => 'm')");
     admin.heat("k", "pgcache.main");
