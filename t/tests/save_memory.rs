@@ -364,14 +364,15 @@ fn a_directory_that_cannot_be_written_stops_no_shutdown() {
 }
 
 #[test]
-fn a_backup_contains_no_saved_entries() {
+fn a_restored_backup_serves_no_saved_entries() {
     let (cluster, session) = saving(&[]);
     drop(session);
     cluster.restart(Shutdown::Fast);
     assert_eq!(kept(cluster).as_deref(), Some("saved"));
     let restored = cluster.restored();
     assert_eq!(kept(&restored), None, "from a server that saves");
-    // A server without preload leaves the file unchanged, so a backup contains the file.
+    // A server without preload does not remove the file, so a backup of that server contains it. A server restored from
+    // the backup must ignore the entries.
     cluster.down(Shutdown::Fast);
     cluster.configure(&["shared_preload_libraries = ''"]);
     cluster.up();
@@ -398,8 +399,8 @@ fn a_start_that_replays_from_an_archive_restores_nothing() {
     assert!(!file(cluster).exists());
 }
 
-/// Statements for the first call on a cache after the restart. Any result other than NULL comes from before the
-/// restart.
+/// Statements for the first call on a cache after the restart. A result other than NULL means that an entry survived
+/// the restart.
 const LOOKS: &[&str] = &[
     "SELECT cache_get('k', 'dep')",
     "SELECT value FROM dep WHERE key = 'k'",
@@ -535,7 +536,7 @@ fn a_large_tier_is_saved_and_restored_within_the_limit() {
     assert_eq!(cluster.connect("postgres").lines(sum), before);
 }
 
-/// Increments a counter until the session breaks. Returns the number of answers that it received.
+/// Increments a counter until the session breaks. Returns the number of increments that the server acknowledged.
 fn count_until_it_breaks(cluster: &Cluster, writer: usize, sums: &AtomicUsize) -> i64 {
     let mut session = cluster.connect("postgres");
     let mut told = 0;

@@ -283,7 +283,7 @@ fn a_copy_of_a_memory_caches_view_reads_nothing_that_its_reader_may_not() {
     ] {
         refused(session.try_lines(statement), "42501");
     }
-    // The functions take the view for an empty cache of the view's owner.
+    // The functions treat the view as an empty cache of the view's owner.
     assert_eq!(session.value("SELECT cache_get('k', 'spoof')"), None);
     session.run("SELECT cache_set('k', 'own', cache => 'spoof')");
     assert_eq!(owner.text("SELECT cache_get('k', 'm')"), "hidden");

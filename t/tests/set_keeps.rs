@@ -18,7 +18,7 @@ fn scene(storage: &str) -> (Database<'static>, Client) {
     (database, session)
 }
 
-/// Connects a session whose sets write to the table directly: a set by a plan leaves no copy.
+/// Connects a session whose sets access the table directly, because a set through a plan leaves no copy.
 fn connect_directly(database: &Database) -> Client {
     let mut session = database.connect();
     session.run("SET pgcache.table_path = auto");
@@ -51,7 +51,7 @@ const KEPT: &[&str] = &[
     "BEGIN; SAVEPOINT s; SELECT cache_set('k', '1', cache => 'c'); RELEASE s; COMMIT",
 ];
 
-/// Sets that leave no copy, because another write came after the set, or in its place.
+/// Transactions whose set leaves no copy, because the transaction also writes in another way, or rolls the set back.
 const DROPPED: &[&str] = &[
     "BEGIN; SELECT cache_set('k', '1', cache => 'c'); UPDATE c SET value = '2' WHERE key = 'k'; COMMIT",
     "BEGIN; SELECT cache_set('k', '1', cache => 'c'); DELETE FROM c; COMMIT",
@@ -125,7 +125,7 @@ fn a_mix_of_reads_and_writes_is_served_from_the_tier() {
     assert!(hits >= 900, "{hits} of 1000");
 }
 
-/// The first commit is visible and its mark still set when the second one begins and ends.
+/// The second commit begins and ends while the first commit is visible and its mark is still set.
 #[test]
 fn a_set_publishes_nothing_over_a_later_one() {
     let cluster = Cluster::hot();
@@ -155,7 +155,7 @@ fn a_set_publishes_nothing_over_a_later_one() {
     }
 }
 
-/// The first commit is visible and its mark still set while commits of other keys on its stripe begin and end.
+/// Commits of other keys on the same stripe begin and end while the first commit is visible and its mark is still set.
 #[test]
 fn a_set_keeps_the_copy_beside_commits_of_other_keys() {
     let cluster = Cluster::hot();

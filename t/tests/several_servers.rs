@@ -58,8 +58,8 @@ fn as_text(key: &str) -> String {
     format!("bytes([{}])", bytes.join(", "))
 }
 
-/// A key type, the SQL that makes a key from a number, and the Python expression for the bytes of a key that the server
-/// has printed.
+/// A key type, the SQL that makes a key from a number, and the Python expression for the bytes of a key, given the text
+/// that the server returns.
 type Kind = (&'static str, &'static str, fn(&str) -> String);
 
 const KINDS: [Kind; 4] = [

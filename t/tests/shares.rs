@@ -21,7 +21,7 @@ fn server() -> &'static Cluster {
     Cluster::with_tier(SMALL)
 }
 
-/// Creates a memory cache of sessions that nothing reads afterwards.
+/// Creates a memory cache `sessions` whose entries are not read afterwards.
 fn make_sessions(session: &mut Client) {
     session.run("SELECT cache_create('sessions', '1 hour', 'memory')");
     session.run(&format!(

@@ -1,6 +1,6 @@
-//! Runs a mixed load on all kinds of caches, which the worker sweeps. Meanwhile the test kills backends, the launcher
-//! and workers, cancels statements, terminates sessions and restarts the server. In CI the test is short. `make soak`
-//! runs it for any length and prints availability, errors by SQLSTATE, and memory.
+//! Runs a mixed load on all kinds of caches while the worker sweeps them. During the load the test kills backends, the
+//! launcher and workers, cancels statements, terminates sessions and restarts the server. In CI the test is short.
+//! `make soak` runs it for any length and prints availability, errors by SQLSTATE, and memory.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -177,8 +177,8 @@ impl Drop for EndsAtDrop<'_> {
     }
 }
 
-/// Waits for the crash to break this session. Returns false if the session survives, because the process had just ended
-/// before it was killed.
+/// Waits for the crash to break this session. Returns false if the session survives, which happens if the process to
+/// kill ended just before the kill.
 fn is_disconnected(session: &mut Client) -> bool {
     let patience = Instant::now() + Duration::from_secs(5);
     while session.batch_execute("SELECT 1").is_ok() {

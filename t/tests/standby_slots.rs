@@ -103,7 +103,7 @@ fn slots_in_use_are_not_given_to_other_caches() {
     replica.run(&beyond);
 }
 
-/// Memory caches, and at last a table cache, get the oid of a dropped memory cache.
+/// Several memory caches, and at last a table cache, get the OID of a dropped memory cache.
 #[test]
 fn a_cache_with_the_oid_of_a_dropped_one_has_none_of_its_entries() {
     let (_primary, standby, mut session, mut replica) = pair(&[]);

@@ -196,9 +196,9 @@ fn deadlines_come_along_in_every_time_zone() {
     assert_eq!(session.lines(deadlines), before);
 }
 
-/// The waiting call fails with an error that suggests repeating the call. A later call finds the new cache.
+/// The waiting call fails with an error that advises to repeat the call. A later call finds the new cache.
 #[test]
-fn a_call_that_has_waited_for_a_move_is_to_be_said_again() {
+fn a_call_that_has_waited_for_a_move_must_be_repeated() {
     let database = Cluster::hot().database();
     let (mut mover, mut reader) = (database.connect(), database.connect());
     cache(&mut mover, "unlogged");

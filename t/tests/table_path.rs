@@ -101,7 +101,7 @@ fn is_of(key: u64, call: &str, said: Option<&str>) {
     );
 }
 
-/// Returns whether the error comes from a rebuilt index. ON CONFLICT in Postgres uses the old index of the key. While
+/// Returns whether the error comes from a rebuilt index. In Postgres, ON CONFLICT uses the old index of the key. While
 /// REINDEX CONCURRENTLY runs, Postgres also checks the new index, or the old index that is being dropped, for
 /// duplicates. If two writers of one key conflict in that index, one of them fails with 23505. The two indexes swap
 /// names, so the error may name either.
@@ -261,7 +261,7 @@ fn vacuum_does_not_wait_for_a_writer_that_waits() {
             .batch_execute("SET statement_timeout = '60s'")
             .and_then(|()| vacuum.batch_execute("VACUUM (INDEX_CLEANUP ON) c"));
         first.run("COMMIT");
-        done.expect("vacuum waits for nobody");
+        done.expect("vacuum waits for no session");
     });
     is_sound(&mut vacuum);
 }

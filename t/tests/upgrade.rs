@@ -14,7 +14,8 @@ use pgcache_tests::tier::{PRELOAD, Tiered};
 use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 
-/// The control uses an ordinary table: a failure of this test does not come from pgcache.
+/// The control: an ordinary table must be the same on both servers. If this test fails, the difference does not come
+/// from pgcache.
 #[test]
 #[ignore = "needs a second server: make upgrade-check names one"]
 fn servers_agree_on_a_table_of_anybodys() {
@@ -30,8 +31,8 @@ fn servers_agree_on_a_table_of_anybodys() {
     assert_eq!(session.lines("SELECT n FROM plain"), ["1"]);
 }
 
-/// With this setting a sweep would soon remove the expired row of the contents. The servers that pg_upgrade starts must
-/// not sweep.
+/// The servers that pg_upgrade starts must not sweep. If one did, it would with this setting soon remove the expired
+/// row of the contents.
 const SWEEPS: &str = "pgcache.expire_interval = '100ms'";
 const NO_SWEEPS: &str = "pgcache.expire_interval = 0";
 
@@ -124,7 +125,9 @@ fn check_notifications(new: &Database, channel: &str) {
         .run("SELECT cache_set('told', '1', cache => 'plain')");
     let mut notifications = watcher.notifications();
     let told = notifications.timeout_iter(Duration::from_secs(60)).next();
-    let told = told.expect("the connection holds").expect("it is told");
+    let told = told
+        .expect("the connection holds")
+        .expect("a notification arrives");
     assert_eq!(told.payload(), r#"{"op": "set", "key": "told"}"#);
 }
 

@@ -17,7 +17,7 @@ use postgres::Client;
 pub(crate) const KEYS: u64 = 6;
 const WRITERS: u64 = 4;
 const READERS: u64 = 4;
-/// The number of writes, and of reads, below which a history proves nothing.
+/// The least number of writes, and of reads, in a history. A shorter history could pass by luck.
 pub(crate) const ENOUGH: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -50,7 +50,7 @@ impl Recorder {
     }
 
     /// Returns whether the test continues. It ends when its time is over, but on a slow machine it continues until the
-    /// history has enough operations to prove something.
+    /// history has [`ENOUGH`] operations.
     pub(crate) fn goes_on(&self) -> bool {
         let now = Instant::now();
         let has = |count: &AtomicU64| count.load(Ordering::SeqCst) > ENOUGH as u64;
@@ -189,7 +189,7 @@ pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng
     }
 }
 
-/// Returns the value that a reader uses, given its memory and the answer that it has read.
+/// A function that returns the value that a reader uses, given the reader's memory and the answer from the server.
 type Belief = fn(&mut Option<Read>, Read) -> Read;
 
 fn as_returned(_: &mut Option<Read>, read: Read) -> Read {

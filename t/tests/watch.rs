@@ -205,7 +205,7 @@ fn resident(process: i64) -> u64 {
 }
 
 /// Plain SQL can insert a key that is too long for every function of pgcache, if the key compresses well enough for the
-/// index. Its notification has no key, and the session must not hold the key in memory until the commit.
+/// index. Its notification has no key, and the session must not keep the key in memory until the commit.
 #[test]
 fn overlong_keys_use_no_session_memory() {
     let database = Cluster::hot().database();

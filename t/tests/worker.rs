@@ -35,7 +35,7 @@ fn workers(session: &mut Client, kind: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_database_with_the_extension_is_swept_without_further_ado() {
+fn every_database_with_the_extension_is_swept_without_setup() {
     let cluster = shared();
     for _ in 0..2 {
         let mut session = cluster.database().connect();
@@ -90,7 +90,8 @@ fn databases_are_dropped_and_renamed_while_the_worker_comes_and_goes() {
     }
 }
 
-/// Creates expired rows whose removal takes a second each, so that a visit takes a minute.
+/// Creates 60 expired rows whose removal takes a second each. They form one step, so a visit lasts until the launcher
+/// ends the step after half a minute.
 fn put_slow_rows(session: &mut Client) {
     session.run("SELECT cache_create('c')");
     session.run(
@@ -138,7 +139,7 @@ fn a_session_that_waits_for_a_lock_of_the_worker_cancels_it() {
 }
 
 #[test]
-fn it_works_again_after_a_restart_a_crash_of_its_own_and_its_termination() {
+fn the_worker_works_again_after_a_restart_its_crash_and_its_termination() {
     let cluster = Cluster::with_tier(&[OFTEN]);
     cluster
         .connect("postgres")
@@ -175,7 +176,7 @@ fn a_locked_cache_is_skipped_and_swept_later() {
     let (mut locker, mut session) = (database.connect(), database.connect());
     session.run("SELECT cache_create('a'), cache_create('b')");
     locker.run("BEGIN; LOCK TABLE a IN SHARE ROW EXCLUSIVE MODE");
-    // From here on, only the session that holds the lock can write.
+    // From here on, only `locker` can write to `a`.
     put(&mut locker, "a");
     put(&mut session, "b");
     locker.run("SAVEPOINT s");
@@ -210,8 +211,8 @@ fn a_cache_whose_trigger_fails_is_reported_once_put_off_and_stops_no_other() {
 
 #[test]
 fn a_trigger_that_never_returns_is_ended_put_off_and_stops_no_other() {
-    // The worker postpones a cache that fails for twice the interval. The interval is long enough that the next visit
-    // begins before that time is over, even on a busy machine.
+    // After a failure the worker postpones the cache by twice the interval. With an interval this long, the next visit
+    // begins before the delay ends, even on a busy machine.
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '5s'"]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('a'), cache_create('b')");
@@ -359,7 +360,7 @@ fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
 }
 
 #[test]
-fn it_is_recognizable_in_pg_stat_activity() {
+fn the_worker_is_recognizable_in_pg_stat_activity() {
     let mut session = shared().connect("postgres");
     // The launcher sleeps most of the time.
     wait_until("the launcher shows its name and that it waits", || {
@@ -440,7 +441,7 @@ fn the_stats_report_the_results_of_a_sweep() {
 }
 
 #[test]
-fn it_shares_the_work_with_sessions_that_sweep_too() {
+fn the_worker_shares_the_work_with_sessions_that_sweep_too() {
     let cluster = Cluster::start(&[PRELOAD, "pgcache.expire_interval = '100ms'"]);
     let database = cluster.database();
     database

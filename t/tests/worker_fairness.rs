@@ -13,9 +13,10 @@ const SETTINGS: [&str; 2] = [
     "pgcache.expire_interval = '500ms'",
     "pgcache.expire_batch = 100",
 ];
-/// The duration of a slow cache's step. `MEANWHILE` is the number of the slow caches' rows that may be removed while
-/// other caches wait: one step of each, and some more.
+/// The duration of a slow cache's step.
 const STEP: Duration = Duration::from_secs(3);
+/// The number of rows of slow caches that may be removed while other caches wait: one step of each slow cache, and some
+/// more.
 const MEANWHILE: i64 = 700;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -84,7 +85,7 @@ fn a_cache_whose_trigger_is_slow_leaves_other_caches_their_time() {
     // The slow cache also gets its time.
     let now = rows(&mut session, "slow");
     assert!(now > 0, "the slow one was done before the others came");
-    wait_until_within(PATIENCE, "the slow one goes on", || {
+    wait_until_within(PATIENCE, "the slow cache is swept further", || {
         rows(&mut session, "slow") < now
     });
     expire_others(&mut session, &["slow"]);
@@ -109,14 +110,15 @@ fn several_slow_caches_share_the_remaining_time() {
     }
     let before = slow.map(|cache| rows(&mut session, cache));
     for (cache, before) in slow.iter().zip(before) {
-        wait_until_within(PATIENCE, "each slow one goes on", || {
+        wait_until_within(PATIENCE, "each slow cache is swept further", || {
             rows(&mut session, cache) < before
         });
     }
     expire_others(&mut session, &slow);
 }
 
-/// All caches of one role are slow for the first time. The other role's caches must still be swept in time.
+/// All caches of one role are slow, and the worker does not know this yet. It must still sweep the other role's caches
+/// in time.
 #[test]
 fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
     let cluster = Cluster::with_tier(&SETTINGS);
@@ -144,7 +146,7 @@ fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
         .map(|cache| rows(&mut session, cache))
         .collect();
     for (cache, before) in names.iter().zip(left) {
-        wait_until_within(PATIENCE, "each slow one goes on", || {
+        wait_until_within(PATIENCE, "each slow cache is swept further", || {
             rows(&mut session, cache) < before
         });
     }
@@ -197,7 +199,7 @@ fn caches_whose_sweep_waits_in_vain_leave_other_caches_their_time() {
     // The removal waits at the commit for half of deadlock_timeout.
     let mut locker = cluster.connect("postgres");
     locker.run("BEGIN; SELECT cache_set('k', '2', cache => 'b')");
-    // By then the sweep of each cache has waited once.
+    // After this time the sweep of each cache has waited once.
     std::thread::sleep(Duration::from_secs(23));
     // If the eight sweeps waited one after the other in each round, a round would take 16 s.
     let took = [(); 3].map(|()| {

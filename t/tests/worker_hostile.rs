@@ -106,7 +106,7 @@ fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
     assert!(!log.contains("could not"), "{log}");
 }
 
-/// A database must not be able to make its VACUUM take hours, because all databases share three workers.
+/// No database may be able to make its VACUUM take hours, because all databases share three workers.
 #[test]
 fn a_database_cannot_make_its_vacuum_last() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -213,8 +213,8 @@ fn a_cache_that_cannot_be_looked_at_is_put_off_and_stops_no_other() {
     assert!(!cluster.log_text().contains("could not list"));
 }
 
-/// A worker stays in the database, because a table's rows expire quickly. Meanwhile the extension is dropped, and a
-/// role creates a view with the name of pgcache's view.
+/// A worker stays in the database, because a table's rows expire quickly. While the worker is connected, the extension
+/// is dropped, and a role creates a view with the name of pgcache's view.
 #[test]
 fn a_worker_that_stays_reads_no_view_that_is_not_the_extensions() {
     let cluster = Cluster::with_tier(&[OFTEN]);
