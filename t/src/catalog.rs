@@ -1,5 +1,5 @@
-//! Reads the catalog entries of the extension in a form that tests can compare: those of an updated extension with a
-//! fresh installation, and those that pg_upgrade restored with a fresh installation on the new server.
+//! Reads the extension's catalog entries in a form that tests can compare. Tests compare an updated extension with a
+//! fresh installation, and an extension that pg_upgrade restored with a fresh installation on the new server.
 
 /// Lists every member object with everything that a script can define about it: comment, privileges, and the privileges
 /// that a dump omits; a function's definition (arguments, defaults, volatility, parallel, strict, rows) and owner; a

@@ -27,7 +27,7 @@ pub struct Cluster {
     pub(crate) port: u16,
     /// The library that moves the server's wall clock, or None if the server uses the true time.
     clock: Option<PathBuf>,
-    /// Further variables of the server's environment.
+    /// Additional variables of the server's environment.
     environment: &'static [(&'static str, &'static str)],
     /// Whether a test has stopped, killed or configured this server, so that no other test may use it.
     is_spoiled: AtomicBool,
@@ -224,13 +224,19 @@ impl Cluster {
 
     /// Allows an internal error with this text in the log, because the test provokes it.
     pub fn provokes(&self, words: &'static str) {
-        let mut provoked = self.provoked.lock().expect("nobody fails with these");
+        let mut provoked = self
+            .provoked
+            .lock()
+            .expect("no thread panics with these locked");
         provoked.push(words);
     }
 
     /// Returns the first PANIC or internal error in the log that the test did not provoke. Only a defect raises one.
     pub(crate) fn bad_line(&self) -> Option<String> {
-        let provoked = self.provoked.lock().expect("nobody fails with these");
+        let provoked = self
+            .provoked
+            .lock()
+            .expect("no thread panics with these locked");
         let log = self.log_text();
         log.lines()
             .filter(|line| {
@@ -345,7 +351,7 @@ impl Cluster {
         self.is_spoiled.store(false, Ordering::Relaxed);
         self.provoked
             .lock()
-            .expect("nobody fails with these")
+            .expect("no thread panics with these locked")
             .clear();
         self.log_from
             .store(self.whole_log().len(), Ordering::Relaxed);

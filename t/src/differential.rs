@@ -1,6 +1,6 @@
 //! Generates random statements that run in two databases and must give equal answers.
 //!
-//! One database uses direct access to a cache's table wherever possible, the other uses kept plans. No statement
+//! One database uses direct access to a cache's table wherever possible, the other uses saved plans. No statement
 //! depends on the time of the run: deadlines are hours ahead or years in the past.
 
 use crate::rng::Rng;
@@ -108,7 +108,7 @@ fn keys(rng: &mut Rng) -> String {
     }
 }
 
-/// Returns a call, as an expression of a SELECT list.
+/// Returns a call as an expression for a SELECT list.
 fn call(rng: &mut Rng) -> String {
     let (k, v, other, t) = (key(rng), value(rng), value(rng), ttl(rng));
     match rng.below(36) {
@@ -195,7 +195,7 @@ fn mixed(rng: &mut Rng) -> String {
     }
 }
 
-/// Changes of definitions: some make the table plain or not plain, others happen during the life of any table.
+/// Changes of definitions. Some decide whether the table permits direct access; others are usual for any table.
 const DEFINITIONS: &[&str] = &[
     "CREATE INDEX c_value ON twin.c (value)",
     "CREATE INDEX c_note ON twin.c (note)",

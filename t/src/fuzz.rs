@@ -1,7 +1,7 @@
 //! Makes random calls of every SQL function of the extension, with arguments of the right type from ordinary to absurd,
 //! in transactions of all kinds. The same seed gives the same calls.
 //!
-//! It names no function: it reads the functions from the catalog, so it also calls a function that was just added.
+//! The functions come from the catalog, so a function that is added to the extension is called without a change here.
 
 use postgres::Client;
 

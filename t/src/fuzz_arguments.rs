@@ -1,5 +1,5 @@
-//! Generates random arguments for the calls of [`crate::fuzz`] by the arguments' declared types: ordinary values, and
-//! values at and beyond the limits.
+//! Generates random arguments for the calls in [`crate::fuzz`], by the declared type of each argument. The values are
+//! ordinary ones, and ones at and beyond the limits.
 
 use crate::rng::Rng;
 
@@ -20,7 +20,8 @@ const CACHES: &[&str] = &[
     "'pgcache.main'",
 ];
 
-/// Relations that are not caches, and caches that no longer work.
+/// Values for the argument that names a cache, other than caches that work: NULL, relations that do not exist or are
+/// not caches, and caches that no longer work.
 const OTHERS: &[&str] = &[
     "'plain'",
     "'plain_value'",
@@ -189,7 +190,7 @@ fn text(rng: &mut Rng) -> String {
     }
 }
 
-/// Returns letters beyond ASCII that are valid in the current database's encoding.
+/// Returns SQL for repeated text in the current database's encoding, usually with non-ASCII characters.
 fn letters(rng: &mut Rng) -> String {
     let bytes = match rng.below(4) {
         0 => {

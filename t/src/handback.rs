@@ -33,11 +33,12 @@ fn all_settings(session: &mut Client) -> String {
     )
 }
 
-/// A check, which returns a description of the fault that it finds, or None.
+/// A check, which returns a description of the fault that it finds, or None if it finds no fault.
 type Look<'l> = dyn Fn(&mut Client) -> Option<String> + 'l;
 
-/// Removes the objects that the test created, and returns a description of anything else that it left behind. Spoils
-/// the server if the test has changed settings by ALTER SYSTEM, because some take effect only at a restart.
+/// Removes the objects that the test created, and returns a description of anything else that it left behind. Marks the
+/// server as spoiled if the test has changed settings with ALTER SYSTEM, because some of them take effect only at a
+/// restart.
 pub(crate) fn find_fault(taken: &Taken) -> Option<String> {
     let cluster = taken.cluster;
     if let Some(line) = cluster.bad_line() {
@@ -87,7 +88,7 @@ fn none_within_patience(session: &mut Client, what: &str, sql: &str) -> Option<S
     (!gone).then(|| format!("{what} is left: {}", rows.join("; ")))
 }
 
-/// Lists sessions. Prints only ASCII, because a session's query may come from a database in another encoding.
+/// Lists sessions. Shows only ASCII, because a session's query may come from a database in another encoding.
 fn sessions(session: &mut Client) -> Option<String> {
     none_within_patience(
         session,

@@ -41,7 +41,7 @@ pub struct Read {
     pub snapshot: Option<u64>,
 }
 
-/// A result that no reader may ever see.
+/// A result that shows that the server is wrong, because no reader may ever see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Violation {
     /// A value that no session has written, or a value whose write began after the read had ended.

@@ -31,7 +31,7 @@
     clippy::unreachable,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a test says what is wrong by a panic"
+    reason = "a test reports a failure by a panic"
 )]
 
 pub mod amcheck;

@@ -26,7 +26,7 @@ impl Cluster {
 
 /// Creates a relation that gets the OID of a dropped relation.
 pub fn reuse(session: &mut Client, oid: i64, create: &str) {
-    // Postgres does not reuse an oid while a dead row of pg_class or the file of a dropped table still has it.
+    // Postgres does not reuse an OID while a dead row of pg_class or the file of a dropped table still has it.
     session.run("VACUUM pg_class");
     session.run("CHECKPOINT");
     session.run(&format!("SELECT set_next_oid({oid})"));

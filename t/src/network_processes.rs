@@ -41,7 +41,7 @@ pub fn wait_until_all_serve(door: &Door) {
 pub fn id(client: &mut Client) -> i64 {
     match client.ask(&["CLIENT", "ID"]) {
         Reply::Integer(id) => id,
-        other => panic!("a number was to come, not {other:?}"),
+        other => panic!("expected a number, got {other:?}"),
     }
 }
 

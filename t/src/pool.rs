@@ -20,8 +20,8 @@ use crate::handback::{self, Taken};
 use crate::resp::Door;
 use crate::stage::Stage;
 
-/// The number of idle servers that are kept. More servers would take memory and processes, although tests seldom
-/// request them.
+/// The number of idle servers that the pool keeps. More idle servers would only take memory and processes, because
+/// tests seldom request them.
 const IDLE: usize = 10;
 
 /// The configuration of a server.
@@ -110,7 +110,7 @@ pub fn keep(cluster: Cluster) -> &'static Cluster {
 
 fn take(recipe: Recipe, is_same: bool) -> &'static Cluster {
     let idle = {
-        let mut pool = POOL.lock().expect("nobody fails with the pool");
+        let mut pool = POOL.lock().expect("no thread panics with the pool locked");
         let at = pool.iter().rposition(|idle| idle.recipe == recipe);
         at.map(|at| pool.remove(at))
     };
@@ -196,7 +196,7 @@ fn hand_back(test: &str, taken: Taken, failed: bool) {
         return cluster.retire();
     }
     let oldest = {
-        let mut pool = POOL.lock().expect("nobody fails with the pool");
+        let mut pool = POOL.lock().expect("no thread panics with the pool locked");
         pool.push(Idle {
             recipe,
             cluster,

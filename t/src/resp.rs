@@ -56,7 +56,7 @@ impl Reply {
     pub fn error(self) -> String {
         match self {
             Reply::Error(words) => words,
-            other => panic!("an error was to come, not {other:?}"),
+            other => panic!("expected an error, got {other:?}"),
         }
     }
 
@@ -65,7 +65,7 @@ impl Reply {
         match self {
             Reply::Bulk(bytes) => String::from_utf8(bytes).expect("it is text"),
             Reply::Status(text) | Reply::Other(text) => text,
-            other => panic!("a text was to come, not {other:?}"),
+            other => panic!("expected a text, got {other:?}"),
         }
     }
 }

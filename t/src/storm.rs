@@ -1,4 +1,5 @@
-//! Runs clients with random requests on the same caches, by SQL and by the Redis protocol, and records their history.
+//! Runs clients with random requests on the same caches, through SQL and through the Redis protocol, and records their
+//! history.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -13,7 +14,7 @@ use crate::ways::{self, Cache, Call, Clock, Request, Shape, Sql, Way, operations
 
 /// The number of keys of each cache. It is small, so that many clients use the same key at once.
 pub const KEYS: u64 = 4;
-/// A history with fewer operations of a protocol on a cache than this proves nothing.
+/// The least number of operations of each protocol on each cache in a history. A shorter history could pass by luck.
 pub const ENOUGH: u64 = 100;
 
 /// Starts a server with these caches as databases of the Redis protocol.
@@ -64,7 +65,7 @@ pub struct Storm<'d> {
     /// Whether the server was killed and has not yet restarted.
     pub is_down: AtomicBool,
     values: AtomicI64,
-    /// The number of operations on each cache by each protocol.
+    /// The number of operations on each cache through each protocol.
     counts: Vec<[AtomicU64; 2]>,
     operations: Mutex<Vec<Operation>>,
 }
@@ -99,7 +100,7 @@ impl<'d> Storm<'d> {
     }
 
     /// Returns whether the storm continues. It ends when its time is over, but on a slow machine it continues until the
-    /// history has enough operations to prove something.
+    /// history has [`ENOUGH`] operations.
     pub fn goes_on(&self) -> bool {
         let now = Instant::now();
         !self.ends.load(SeqCst)

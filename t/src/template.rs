@@ -84,7 +84,7 @@ fn scripts_of(stage: &Stage) -> u64 {
 }
 
 /// Creates [`WITH_EXTENSION`] with a running server. Does not use single-user mode, because there the extension would
-/// get oids from the range of Postgres' own objects.
+/// get OIDs from the range of Postgres' own objects.
 fn add_extension(stage: &Stage, data: &Path) {
     let sockets = format!(
         "-c listen_addresses= -c unix_socket_directories={}",

@@ -30,7 +30,7 @@ impl Cluster {
     }
 }
 
-/// Reads of the tier's state, and checks of it.
+/// Methods of a session that read the tier's state and check it.
 pub trait Tiered {
     /// Reads a key until the tier has served its copy. Returns the value.
     fn heat(&mut self, key: &str, cache: &str) -> Option<String>;
@@ -47,8 +47,8 @@ pub trait Tiered {
     /// Checks that every byte of the tier is accounted for.
     fn sums_up(&mut self);
 
-    /// Prepares this many transactions in a cache. Each takes one piece of the pool that holds the keys of prepared
-    /// transactions.
+    /// Prepares this many transactions in a cache. Each transaction takes one piece of the pool for the keys of
+    /// prepared transactions.
     fn use_up_room(&mut self, cache: &str, pieces: usize);
 
     /// Rolls back the transactions of `use_up_room`.

@@ -19,7 +19,7 @@ pub fn wait_until_within(longest: Duration, what: &str, holds: impl FnMut() -> b
     assert!(is_so_within(longest, holds), "in vain: {what}");
 }
 
-/// Waits until `holds` returns true, but at most for `longest`. Returns whether `holds` did so in time.
+/// Waits until `holds` returns true, but at most for `longest`. Returns whether `holds` returned true in time.
 pub fn is_so_within(longest: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + longest;
     loop {

@@ -31,7 +31,7 @@ pub fn paused(cluster: &Cluster) -> bool {
     session.holds("SELECT current_setting('pgcache.pause_window', true) IS NOT NULL")
 }
 
-/// Makes this session wait in this window when it gets there. Returns the pid of its backend.
+/// Makes this session wait in this window when it reaches the window. Returns the pid of its backend.
 pub fn stay_in(cluster: &Cluster, session: &mut Client, window: u32) -> i64 {
     session.run(&format!(
         "SET pgcache.pause = '{LONGEST}'; SET pgcache.pause_window = {window}"
@@ -52,8 +52,8 @@ pub fn is_inside(watch: &mut Client, backend: i64) -> bool {
     ))
 }
 
-/// Releases, when it is dropped, the sessions that wait in a window or for a standby. Without it, a test with a failed
-/// assertion would first wait for the threads of these sessions.
+/// Releases, when it is dropped, the sessions that wait in a window or for a standby. Without this release, a test with
+/// a failed assertion would first wait for the threads of these sessions.
 pub struct LetGo<'c>(pub &'c Cluster);
 
 impl Drop for LetGo<'_> {

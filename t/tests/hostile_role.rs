@@ -238,7 +238,7 @@ fn advisory_locks_of_a_role_block_neither_sweeps_nor_cache_creation() {
 }
 
 #[test]
-fn pgcaches_triggers_on_any_table_crash_nothing() {
+fn our_triggers_on_any_table_crash_nothing() {
     let cluster = Cluster::start(&[]);
     let database = cluster.database();
     let (mut admin, mallory) = (database.connect(), cluster.role());

@@ -1,5 +1,5 @@
-//! Reads the table of `src/error.rs`, for tests that compare the documentation with it. It contains the name of the
-//! SQLSTATE, the message and the hint of each error.
+//! Reads the table of `src/error.rs`, for tests that compare the documentation with it. For each error the table
+//! contains the name of the SQLSTATE, the message and the hint.
 
 use std::collections::BTreeMap;
 

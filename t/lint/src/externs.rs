@@ -128,7 +128,7 @@ impl Family {
     }
 }
 
-/// Replaces `V` in a type by another type.
+/// Replaces `V` in a type with another type.
 fn in_place_of_v(kind: &str, value: &str) -> String {
     let is_end = |c: char| "<>,()[]&".contains(c);
     let parts = kind.split_inclusive(is_end).map(|part| {

@@ -145,7 +145,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Adds every path among the tokens. It works on tokens, because the parser leaves a macro's arguments as tokens.
+    /// Adds every path among the tokens. Works on tokens, because the parser leaves a macro's arguments as tokens.
     /// `before` is the prefix of `use before::{...}`.
     fn tokens(&mut self, module: &Module, before: &[String], tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();

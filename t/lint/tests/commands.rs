@@ -1,7 +1,7 @@
 //! Ensures that the table in crates/resp is the only list of Redis commands: outside the handlers, no code compares a
 //! command's name or lists variants of `Command`.
 
-#![allow(clippy::unwrap_used, reason = "a test says what is wrong by a panic")]
+#![allow(clippy::unwrap_used, reason = "a test reports a failure by a panic")]
 
 use pgcache_lint::commands::findings;
 use pgcache_lint::read;

@@ -4,7 +4,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test says what is wrong by a panic"
+    reason = "a test reports a failure by a panic"
 )]
 
 use pgcache_lint::floors::{Floors, findings};
@@ -100,9 +100,10 @@ const RESP: &[Floors] = &[Floors {
 /// References that still break the plan, as pairs of modules or folders. A pair that no file needs any more is a
 /// finding, too, so that the list only shrinks.
 const LEFT: &[&str] = &[
-    // `error` prints a message in the server's encoding. `pg::encoding` itself refers to no other file.
+    // `error` writes its messages in the server's encoding. This makes no cycle, because `pg::encoding` refers to no
+    // other file.
     "error -> pg::encoding",
-    // Postgres' shared-memory hook needs the size, and has no argument through which it could be passed.
+    // Postgres' shared-memory hook needs the size of the tier, and takes no arguments.
     "pg::shmem::tier -> guc",
 ];
 

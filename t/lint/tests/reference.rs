@@ -4,7 +4,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test says what is wrong by a panic"
+    reason = "a test reports a failure by a panic"
 )]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +47,7 @@ fn sqlstates() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn its_errors_are_those_of_the_source() {
+fn the_errors_of_the_reference_are_those_of_the_source() {
     let (files, states) = (load("src/lib.rs", &read).unwrap(), sqlstates());
     let errors = errors(&files).unwrap();
     assert!(errors.len() > 20, "{} errors were found", errors.len());

@@ -42,7 +42,7 @@ impl Operation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
     pub operation: Operation,
-    /// The contents that the key may have had before the operation, by all earlier answers.
+    /// The contents that the key may have had before the operation, according to all earlier answers.
     pub held: Vec<Option<Entry>>,
     /// The operations that were running at the same time, or had just ended.
     pub beside: Vec<Operation>,

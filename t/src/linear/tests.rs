@@ -238,8 +238,8 @@ fn a_near_deadline_ends_an_entry_in_time_and_for_good() {
     }
     is_refused(&[write.clone(), at(800, Some(1))]);
     is_refused(&[write.clone(), at(500, None), at(502, Some(1))]);
-    // An operation that began before the deadline may find the entry although its answer comes late, and although other
-    // operations have found no entry by then.
+    // An operation that began before the deadline may find the entry, even if its answer comes after other operations
+    // have found no entry.
     let swap = |began: Moment| {
         let swap = step(Command::Swap(2), Answer::Value(Some(1)));
         of(1, (began * MS, 700 * MS), &[swap])

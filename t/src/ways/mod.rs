@@ -52,7 +52,7 @@ impl Clock {
     }
 }
 
-/// How the calls of a request belong together.
+/// The way in which a request combines its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Each call is a separate operation. A Redis client sends all of them at once.
@@ -134,7 +134,7 @@ pub fn operations(
             certain,
         }
     };
-    // A miss proves nothing about the source row.
+    // A miss says nothing about the source row.
     let is_sight = |result: &CallResult| matches!(result.answer, Answer::Value(Some(_)));
     let is_said = |pair: &&(&Call, &CallResult)| match request.cache.source {
         Some(_) => pair.0.command == Command::Get && is_sight(pair.1),
@@ -178,7 +178,7 @@ fn step((call, result): &(&Call, &CallResult)) -> Step {
     }
 }
 
-/// Returns whether the call is a read without an answer, which proves nothing.
+/// Returns whether the call is a read without an answer, from which the checker learns nothing.
 fn says_nothing(pair: &(&Call, &CallResult)) -> bool {
     pair.1.answer == Answer::Unknown && step(pair).only_reads()
 }
