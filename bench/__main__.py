@@ -1,4 +1,5 @@
-"""The command line, python3 -m bench [NAME]: runs the named workload, or all of them and builds the page of results."""
+"""The command line, python3 -m bench [NAME]: runs the named workload, or runs all workloads and builds the page of
+results."""
 
 import importlib
 import sys

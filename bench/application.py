@@ -1,7 +1,7 @@
 """Measures the cold start of an application with a cache in its own memory, which CLIENT TRACKING keeps up to date.
 
-Uses the shops of `stampede` behind a present-day client (rueidis). The client's cache answers repeated reads, CLIENT
-TRACKING reports changes, and leases ensure that only one caller refreshes a value. A second run also changes rows.
+Uses the shops of `stampede` with the client rueidis. Its client-side cache answers repeated reads, CLIENT TRACKING
+reports changes, and leases ensure that only one caller refreshes a value. A second run also changes rows.
 """
 
 import json
@@ -21,8 +21,8 @@ PROGRAM = ROOT / "build/bench-application"
 CACHE = "public.products"
 FIELDS = ("requests_s", "queries_s", "hit_rate", "attainable", "amplification", "stale", "p50_us", "p99_us", "behind_ms", "errors",
           "wrong")  # fmt: skip
-# The longest time after which a change must have reached the application; beyond it the run fails. One machine takes a
-# few milliseconds; a machine of two cores on which all visitors are active sometimes takes a hundred.
+# The longest time in which a change may reach the application; if it takes longer, the run fails. It usually takes a
+# few milliseconds, and sometimes a hundred on a machine with two cores on which all visitors are active.
 BEHIND_MS = 2_000
 # The source that the cache depends on; a product is loaded from its row.
 SHELF = """
@@ -68,7 +68,8 @@ def socket(server):
 
 
 def measure(server, scenario, writes, seconds):
-    # An entry whose row changed is gone at once; a value that has only expired may be served while one caller refreshes.
+    # An entry whose row changed is removed at once; an entry that has only expired may be served while one caller
+    # refreshes it.
     server.sql(SETUP.format(**vars(scenario), grace="1 minute"), *([SHELF] if writes else []))
     words = {
         "resp": socket(server),

@@ -14,7 +14,7 @@ DRIVER = ROOT / "build/bench-driver/release/bench-driver"
 
 
 class BenchError(Exception):
-    """Stops a run; its message is for the person who started it."""
+    """Stops a run; its message tells the user why."""
 
 
 def insist(condition, sentence):
@@ -73,7 +73,7 @@ def ground(facts):
 
 class Journal:
     """The folder of a run. runs.jsonl has a line for each timed run, so that a second start in the same folder does not
-    repeat it; facts.json has the facts that all runs share."""
+    repeat the run. facts.json has the facts that all runs share."""
 
     def __init__(self, out, key):
         self.out, self.key = out, key

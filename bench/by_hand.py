@@ -1,7 +1,7 @@
 """Runs the scripts of bench/pgbench as a reader would: each alone, then run.sh with all of them.
 
-Compares each run with the server's counts: reads, hits, new entries, overwritten ones. The entries contain another
-value than the scripts store, so that an overwrite is visible.
+Compares each run with the server's counts of reads, hits, new entries and overwritten entries. The entries contain a
+different value from the one that the scripts store, so that an overwrite is visible.
 """
 
 import os
@@ -91,7 +91,7 @@ def is_plain(table):
 
 
 def measure(server, name, options):
-    """Returns how much each count of the server grew in a run of one script."""
+    """Returns the growth of each of the server's counts in a run of one script."""
     table = table_of(name)
     before = counted(server, table)
     by_hand(server, name, ["-t", options.transactions], "-c", CLIENTS, "-D", f"scale={options.scale:g}")
@@ -126,7 +126,7 @@ def wanted(name):
 
 
 def judged(name, row):
-    """Checks that each share is right, within the limits of chance."""
+    """Checks that each share is as expected, within the limits of chance."""
     for what, share in wanted(name).items():
         found, asked = row[what], row["transactions"]
         right = found == share * asked if share in (0, 1) else near(found / asked, share, asked)

@@ -1,5 +1,5 @@
-"""Draws the charts: each system has the same colour in all of them, medians are bars or points, and the spread is drawn
-if there is one. The subtitle gives the number and length of the runs behind the figures."""
+"""Draws the charts: each system has the same colour in every chart, medians are bars or points, and the spread is drawn
+if a figure has several runs. The subtitle gives the number and length of the runs behind the figures."""
 
 import matplotlib
 
@@ -90,7 +90,7 @@ def throughput(folder, name, title, summary, said):
 
 
 def lines_said(rows):
-    """Returns the legend's note about the spread lines. A single run has no slowest and no fastest, so it gets none."""
+    """Returns the legend's note about the spread lines. Returns no note for a single run, which has no spread."""
     return " Lines: slowest and fastest run." if any(row["runs"] > 1 for row in rows) else ""
 
 
@@ -123,8 +123,8 @@ def latency(folder, summary, said):
 
 
 def cost(folder, summary, said):
-    """Draws the CPU time for a request, not the CPU in use: a server that does more work in the same time is not the
-    more expensive one."""
+    """Draws the CPU time for a request, not the CPU in use, because a server that does more work in the same time is
+    not more expensive."""
     what = f"CPU of all the server's processes over requests answered, {said}; client CPU is not in it. Grey: memory (PSS)."
     figure, drawn = panels("Server CPU for each request", what, summary)
     most = max(row["cpu"] / row["tps"] for row in summary) * 1e6

@@ -15,8 +15,8 @@ CLIENTS = 8
 
 
 def tier_for(entries, value_size):
-    """Returns the size of a tier with room for all entries and for those that the writes add: Redis also takes as much
-    memory as it needs."""
+    """Returns the size of a tier with room for all entries, including those that the writes add, because Redis also
+    takes as much memory as it needs."""
     return max(2048, int(entries * (value_size + 160) * 1.25 / 1024**2))
 
 
@@ -36,7 +36,7 @@ def preload(server):
 
 
 def timed_run(server, job, result):
-    """Checks a run by its own report: the driver counts hits."""
+    """Checks a run by its own report, because the driver counts hits."""
     name, rate = f"{server.system.name}, {job.workload} by {job.tool}", result.get("hit_rate")
     right = rate is None or near(rate, kd.HIT_RATE, result["reads"])
     insist(right, f"{name}: {rate} of the reads hit, not {kd.HIT_RATE}")
@@ -56,13 +56,14 @@ def system(server):
     """Runs the checked pass, outside the timed runs. Returns the measured shares."""
     if not server.system.read:  # the driver counts the reads in every timed run, and the server confirms each SET
         return driver_writes(server)
-    if server.slow_to_scan:  # only a scan shows overwritten values; the timed runs have shown that writes are stored
+    if server.slow_to_scan:  # overwritten values need a scan; the timed runs have shown that writes are stored
         return {"hit_rate": hit_rate(server)}
     return {"hit_rate": hit_rate(server), **pgbench_writes(server)}  # reads first, because the writes change values
 
 
 def driver_writes(server):
-    """Counts writes. There are so many that those in flight at the end, which no counter includes, do not matter."""
+    """Counts writes. The run has so many writes that those in flight at the end, which no counter includes, do not
+    matter."""
     for seconds in (0.2, 1, 5, 25):
         before = server.entries()
         writes = Driver.count_writes(server, seconds)
@@ -72,8 +73,8 @@ def driver_writes(server):
 
 
 def pgbench_writes(server):
-    """Runs the write script with another value, which every written key must then have, old keys included; then the
-    mixed one."""
+    """Runs the write script with another value, which every written key must then have, old keys included. Then runs
+    the mixed script."""
     other = "checked" + kd.value(server.setup.value_size)
     before, writes = server.entries(), CLIENTS * WRITES
     pgbench(server, scripts.script(server.system.write), WRITES, "-D", f"value={other}")

@@ -13,8 +13,8 @@ def are_two():
 
 @contextlib.contextmanager
 def one_core_for(servers):
-    """Pins the servers with all of their processes, and those that they start later, to the first core, and this
-    process, whose children are the clients, to the second."""
+    """Pins the servers with all of their processes, present and future, to the first core. Pins this process, whose
+    children are the clients, to the second core."""
     first, second, *_ = cores = sorted(os.sched_getaffinity(0))
     place(servers, [first])
     os.sched_setaffinity(0, [second])

@@ -1,9 +1,9 @@
 """Measures the cost of cache_depend for an UPDATE of 100,000 rows, compared with no trigger and with a trigger that
 does nothing.
 
-Runs the same statement in turn over tables that differ only in their triggers. Each table is created and vacuumed anew
-before, and ratios are formed within a repetition. In addition to the client's waiting time it reports the processor
-time of the backend, which other programs on the machine affect less.
+Runs the same statement in turn over tables that differ only in their triggers. Each table is created and vacuumed just
+before its statement, and ratios are formed within a repetition. In addition to the client's waiting time it reports the
+processor time of the backend, which other programs on the machine affect less.
 """
 
 import os
@@ -93,7 +93,7 @@ def prepare(server, options):
 
 
 def measure(server, options):
-    """Returns the milliseconds of each case, in random order: elapsed time, and the backend's processor time."""
+    """Runs the cases in random order. Returns the elapsed and the backend's processor time of each, in milliseconds."""
     row = {}
     for case in random.sample(CASES, len(CASES)):
         make(server, options, case)

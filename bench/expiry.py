@@ -77,7 +77,8 @@ LONG_VALUES = (
     "FROM generate_series(1, {md5s}) AS m) AS value FROM generate_series(1, 20) AS n"
 )
 ANY_KEY = "\\set i random(1, {keys})"
-# A client counts its keys in :n, which outlives its transactions, and reads one of its last 10,000.
+# A client counts its keys in :n, which keeps its value from transaction to transaction. A get reads one of the client's
+# last 10,000 keys.
 NEXT_KEY = "\\set n :n + 1\n\\set i hash(:n * 1000 + :client_id)"
 LATE_KEY = "\\set m random(greatest(1, :n - 9999), greatest(1, :n))\n\\set i hash(:m * 1000 + :client_id)"
 FRESH_KEY = "'key:' || f.n"
@@ -127,8 +128,8 @@ coalesce(pg_total_relation_size(nullif(reltoastrelid, 0)), 0),
 pg_stat_get_tuples_updated(oid), pg_stat_get_tuples_hot_updated(oid), pg_stat_get_tuples_deleted(oid)
 FROM pg_class WHERE oid = 'bench'::regclass"""
 
-# Scans the whole table, so it runs seldom; its alias makes expired rows visible. Counts the live rows, and the rows
-# that have expired in the last two intervals and still exist; returns the longest time for which an existing row has
+# Scans the whole table, so it runs seldom; its alias makes expired rows visible. Returns the number of live rows, the
+# number of existing rows that expired in the last two intervals, and the longest time for which an existing row has
 # been expired.
 ROWS_SQL = """SELECT count(*) FILTER (WHERE expires_at > clock_timestamp()),
 count(*) FILTER (WHERE expires_at <= clock_timestamp() AND expires_at > clock_timestamp() - interval '{window} s'),

@@ -1,8 +1,8 @@
 """Measures how cost grows with the number of entries, the size of the hot tier, the value size, the clients, and the
 number of caches.
 
-One of these grows, everything else is fixed: 32 clients, a unix socket, 37-byte values, a tier with room for all
-entries.
+One of these quantities grows, everything else is fixed: 32 clients, a unix socket, 37-byte values, a tier with room for
+all entries.
 """
 
 from argparse import Namespace
@@ -137,8 +137,8 @@ def asked(server, value, seconds):
 
 def of_caches(server, count, options):
     """Measures many caches with pgbench, because the driver knows one cache. The entries are spread evenly over the
-    caches and read once each, so that the tier has copies; a first run fills the sessions' own knowledge of the
-    caches."""
+    caches and read once each, so that the tier has copies; a first run fills the sessions' own caches of the
+    definitions."""
     storage, each = ("memory" if server.system.name == "pgcache_memory" else "unlogged"), max(1, options.entries // count)
     every = f"generate_series(1, {count}) AS c, generate_series(1, {each}) AS n"
     server.sql("CREATE EXTENSION pgcache")

@@ -21,8 +21,8 @@ def about(options):
 
 
 def cells(summary, facts):
-    """Yields a row for each system, Redis and the like first: requests a second, then the server's processor time for
-    one."""
+    """Yields a row for each system, Redis and similar servers first: requests a second, then the server's processor
+    time for one request."""
     found = {(row["system"], row["workload"]): row for row in summary}
     for system in sorted(ALL, key=lambda system: not system.is_redis):
         rows = [found.get((system.name, name)) for name in ORDER]
@@ -35,15 +35,16 @@ def cell(rows, shape):
 
 
 def called(system, facts):
-    """Names Redis and its kind by their versions."""
+    """Names Redis and similar servers with their versions."""
     version = facts.get(system.name, {}).get("version")
     _, comma, options = system.label.partition(",")
     return f"{version}{comma}{options}" if system.is_redis and version else system.label
 
 
 def conclusions(summary, noise):
-    """Returns the sentences whose systems were measured. `noise` is the number of cores that other programs used. They
-    slow one busy process down more than many, so if they used too much, processor times are compared, not rates."""
+    """Returns the sentences whose systems were measured. `noise` is the number of cores that other programs used. Other
+    programs slow one busy process down more than many processes, so with too much noise the sentences compare processor
+    times, not rates."""
     busy = noise > NOISE
     rates = {(row["system"], row["workload"]): row["tps"] / (max(row["cpu"], TICK) if busy else 1) for row in summary}
     systems = {name for name, _ in rates}

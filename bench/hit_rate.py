@@ -1,7 +1,7 @@
 """Measures the hit rate of each cache when its memory is a quarter of the data, after a published comparison.
 
-20 % of the keys receive 80 % of the gets, and a miss is followed by a set. A first pass of four gets per key warms up,
-the next pass is counted.
+20 % of the keys receive 80 % of the gets, and a miss is followed by a set. A first pass of four gets per key warms the
+cache, the next pass is counted.
 """
 
 import threading
@@ -18,7 +18,7 @@ from .tables import markdown, runs_said
 
 MIB = 1024**2
 OVER, GETS = 4, 4  # the data set over the limit; gets for each key and pass
-EVERY = 1.0  # seconds between two looks at memory; walking the page tables of 2 GiB is not free
+EVERY = 1.0  # seconds between two readings of memory; each walks the page tables of 2 GiB
 
 NO_SAVE = ("--save", "", "--maxmemory", "{mb}mb", "--maxmemory-policy")
 TEN = ("--maxmemory-samples", "10")
@@ -35,7 +35,7 @@ SYSTEMS = (
     MEMORY,
     HOT,
     other("memcached", "memcached", ("-m", "{mb}"), "memcached"),
-    # Size classes close to each other: less of each chunk is wasted.
+    # Size classes close to each other waste less of each chunk.
     other("memcached_fine", "memcached, fine size classes", ("-m", "{mb}", "-f", "1.05"), "memcached"),
     other("redis_lru", "Redis, allkeys-lru", LRU),
     other("redis_lru_10", "Redis, allkeys-lru, 10 samples", (*LRU, *TEN)),
@@ -64,7 +64,7 @@ class Case:
     name: str
     limit: int
     value_size: int
-    must: float  # of pgcache, per byte of memory
+    must: float  # the least hit rate of pgcache, per byte of memory
     aim: float
     published: str
 
@@ -172,7 +172,8 @@ def per_memory(hit_rate, used, limit):
 
 
 def tier_share(server):
-    """Returns the hit rate of the tier alone. It is lower than that of a table cache, whose table answers the rest."""
+    """Returns the hit rate of the tier alone. It is lower than the hit rate of a table cache, whose table answers the
+    remaining reads."""
     if server.system is not HOT:
         return {}
     counted = server.counters()

@@ -1,8 +1,10 @@
-"""Counts the server's user instructions for one request. They do not depend on other load, and hardly on the machine.
+"""Counts the server's user instructions for one request. The count does not depend on other load, and hardly on the
+machine.
 
 One session sends the same prepared statement many times, then many more times. The difference of the two counts is
-divided by the difference of the requests, so that connecting and warming up cancel out. valgrind's callgrind counts,
-because it works where the processor's own counters cannot be read; the kernel's work for a request is not included.
+divided by the difference of the requests, so that connecting and warming up cancel out. valgrind's callgrind counts the
+instructions, because it works where the processor's own counters cannot be read. The kernel's work for a request is not
+included.
 """
 
 import os
@@ -26,7 +28,7 @@ SIZES = {
     "quick": {"entries": 100_000, "requests": 2_000, "repeats": 1},
     "smoke": {"entries": 2_000, "requests": 300, "repeats": 1},
 }
-HEATED = 1_000  # entries that are read: a copy of each is in the tier before
+HEATED = 1_000  # entries that are read; the tier has a copy of each before the count begins
 TIER_MB = 64
 QUIET = ("autovacuum = off", "pgcache.expire_interval = 0")  # no process but the session ends while it is counted
 
@@ -37,7 +39,7 @@ INSERT INTO plain SELECT {first} + n, '{value}' FROM generate_series(1, {entries
 INSERT INTO hot SELECT * FROM plain; INSERT INTO written SELECT * FROM plain;
 VACUUM (ANALYZE) plain, hot, written; CHECKPOINT"""
 
-# The settings of a new server, whose tier is empty.
+# Fills the tier of a newly started server, which is empty.
 HEAT = """SELECT count(cache_set(({first} + n)::text, '{value}', NULL, 'memory')) FROM generate_series(1, {heated}) AS n;
 SELECT count(cache_get(({first} + n)::text, 'hot')) FROM generate_series(1, {heated}) AS n;
 SELECT count(cache_get(({first} + n)::text, 'hot')) FROM generate_series(1, {heated}) AS n"""
@@ -45,7 +47,7 @@ SELECT count(cache_get(({first} + n)::text, 'hot')) FROM generate_series(1, {hea
 STATEMENTS = {
     "select length": scripts.statement("length", ":n"),
     **TIMED,
-    # Plain SQL that hides the expired rows of a cache, and the same condition written by hand.
+    # Plain SQL on a cache, from which pgcache hides expired rows, and the same condition written by hand.
     "select from a cache": scripts.statement("select_by_key", ":n", table="hot"),
     "select, deadline by hand": "SELECT value FROM plain WHERE key = :n AND (expires_at IS NULL OR expires_at > now())",
 }
@@ -53,7 +55,7 @@ COMMANDS = ("GET", "SET")
 LONGER = 3  # times the requests of the shorter run
 STARTS_WITHIN = "600"  # seconds: a server under callgrind is fifty times as slow
 
-# The measured statement, its base, must, aim: at most so much.
+# The measured statement, the statement that it is compared with, and the ratio that it must not and should not exceed.
 RATIOS = (
     ("get hot", "select length", 1.12, 1.06),
     ("get memory", "select length", None, None),
@@ -177,7 +179,7 @@ class Counts:
 
 
 def until(found, patience=120):
-    """Waits for a process: when it has ended for its client, it still has to write its counts."""
+    """Waits for a process to end. After its client has disconnected, it still has to write its counts."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if result := found():

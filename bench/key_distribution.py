@@ -13,8 +13,8 @@ HIT_RATE = 0.80
 NEW_SHARE = 0.90  # of the writes
 WRITE_SHARE = 0.20  # of the workload `mixed`
 
-# pgbench cannot pad with zeros, so its numbers start where they have 12 digits; redis-benchmark pads and cannot add.
-# The key has 36 bytes either way.
+# pgbench cannot pad with zeros, so its numbers start at the first one with 12 digits. redis-benchmark pads but cannot
+# add. The key has 36 bytes in both cases.
 PGBENCH_OFFSET = 100_000_000_000
 
 def slots(entries):

@@ -32,15 +32,15 @@ class Load:
     etcd: str = ""  # the figure of etcd v3 in the same report
 
     def runs_on(self, system):
-        """Returns whether the load can run on a system. A memory cache takes effect at once, so it has no "all or
-        none"."""
+        """Returns whether the load can run on a system. Writes to a memory cache take effect at once, so it cannot run
+        the loads that write all or nothing."""
         return (self.name, system) != ("transactions", "memory")
 
     def shortened(self, seconds):
         return replace(self, seconds=min(self.seconds, seconds))
 
     def shrunk(self):
-        """Returns a load that is long enough to see that it runs; the number of watchers stays."""
+        """Returns the load in a length that only shows that it runs. The number of watchers stays."""
         operations = self.operations if self.name == "watchers" else min(self.operations, 40)
         return replace(self, operations=operations, seconds=min(self.seconds, 1))
 

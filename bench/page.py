@@ -1,4 +1,4 @@
-"""Writes REPORT.md, one page from the results of all parts. It adds no figure that a part has not measured."""
+"""Writes REPORT.md, one page from the results of all parts. Adds no figure that a part has not measured."""
 
 import re
 
@@ -83,8 +83,8 @@ Details: [report]({BASE}/report.md)."""
 
 
 def variations_section(out, ended):
-    """Returns one line for each variation, one column for each system: reads and writes over those of Redis in the same
-    part."""
+    """Returns one line for each variation and one column for each system: the rates of reads and writes, divided by
+    those of Redis in the same part."""
     parts = [part for part in ended if part.workload == "workloads" and part.name not in (BASE, COMPETITORS)]
     if not parts:
         return ""

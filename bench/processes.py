@@ -31,7 +31,7 @@ def parent_of(pid):
 def cpu_seconds(server):
     """Returns user and system time of the server, of its living children, and of those that have exited.
 
-    A child that exits during the reading moves from the second group to the third; then everything is read again.
+    If a child exits during the reading, it moves from the second group to the third, so everything is read again.
     """
     while True:
         before = reaped_ticks(server)
@@ -82,7 +82,7 @@ def pss_mb(server):
     """Returns the proportional set size: shared memory counts once, however many backends map it.
 
     Pages of shared memory that only ended processes have touched (such as the one that loaded the data) are in no
-    process's set, but still occupied. So shared memory is read as a whole if the kernel allows it.
+    process's set, but still occupied. So if the kernel allows it, shared memory is measured as a whole.
     """
     sizes = [sizes_kb(pid) for pid in [server, *children(server)]]
     total, shared = sum(pss for pss, _ in sizes), sum(shmem for _, shmem in sizes)

@@ -1,5 +1,5 @@
-"""The table of the ratios that pgcache promises, with goal, aim and measured value, from the summaries of the tier and
-of the hit rates."""
+"""Builds the table of the ratios that pgcache promises, with goal, aim and measured value, from the summaries of the
+tier and of the hit rates."""
 
 from .base import read_json
 from .tables import markdown

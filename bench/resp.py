@@ -22,7 +22,7 @@ SIZES = {
     "smoke": {"seconds": 0.05, "repeats": 1, "entries": 2_000, "growth": "1,20", "ways": "unix,tcp", "systems": "redis_no_save,resp_memory"},
 }  # fmt: skip
 CLIENTS = 50
-FIRST = 2_000  # requests that tell the pace
+FIRST = 2_000  # requests that measure the pace
 REFERENCE = "redis_no_save"
 FIELDS = ("tps", "cpu_us", "p50_ms", "p99_ms")
 KEY = kd.PREFIX + "__rand_int__"
@@ -89,7 +89,7 @@ def run(options):
 
 
 def asked(growth, way):
-    """Returns the loads, each with its numbers of clients; a growing number only over a unix socket."""
+    """Returns the loads, each with its numbers of clients. Only over a unix socket does the number of clients grow."""
     return [*((load, CLIENTS) for load in LOADS), *((replace(LOADS[0], name="grow"), clients) for clients in growth if way == "unix")]
 
 

@@ -27,15 +27,15 @@ SIZES = {
     "smoke": {"seconds": 0.05, "repeats": 1, "entries": 2_000, "growth": "1,20", "ways": "pinned"},
 }
 CLIENTS = 50
-FIRST = 2_000  # requests that tell the pace
+FIRST = 2_000  # requests that measure the pace
 REDIS = named(ALL, "redis_no_save")[0]
 SIDES = {"redis": REDIS.label, "memory": "pgcache, memory", "table": "pgcache, table", "sql": "plain table, SQL"}
 WAYS = {"pinned": "Server on one core, client on another", "free": "Server and client share all cores"}
 KEY = ("way", "load", "clients", "side", "repetition")
 FIELDS = ("tps", "cpu_us", "front_us", "back_us", "p50_ms", "p99_ms", "batch", "wal_bytes", "ids")
 
-# All tables are in the buffers, and no checkpoint or VACUUM runs during the measurement, so it counts only the work of
-# a command.
+# All tables are in shared_buffers, and no checkpoint or VACUUM runs during the measurement, so that only the work of
+# commands counts.
 STEADY = ("shared_buffers = 512MB", "checkpoint_timeout = 1d", "max_wal_size = 16GB", "autovacuum = off", "pgcache.expire_interval = 0")
 KINDS = {"read": "unlogged", "unlogged": "unlogged", "logged": ""}  # by name of the cache and its plain table
 PLAIN = 'CREATE {kind} TABLE {name} (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz) WITH (fillfactor = 85)'
@@ -49,7 +49,7 @@ class Load:
     table: str
     sides: tuple  # the goal of the table cache refers to the first side
     pipeline: int = 1
-    tier: bool = True  # copies in the hot tier count
+    tier: bool = True  # whether reads may use copies in the hot tier
     must: float = 0.0  # the least ratio to the first side
     aim: float = 0.0  # the wanted ratio to Redis
 
@@ -118,8 +118,8 @@ class Tables(Door):
         return {**super().counters(), "sets": sets}
 
     def use_tier(self, on):
-        """Sets whether tables are read from their copies, and waits until all processes use the setting, which they
-        read one after the other."""
+        """Sets whether reads of tables use copies. Waits until all processes use the setting, because they reload it
+        one after the other."""
         if on == self.has_tier:
             return
         self.sql(f"ALTER SYSTEM SET pgcache.hot_tier = {'on' if on else 'off'}", "SELECT pg_reload_conf()")
@@ -225,7 +225,7 @@ def each(load, side, requests, used, grown):
 
 
 def judge(load, side, requests, grown):
-    """Rejects a run that did other work than its name says."""
+    """Rejects a run that did different work from what its name says."""
     hot, table = grown["hot_hits"], grown["table_hits"]
     if side == "table" and load.writes:
         insist(grown["sets"] >= requests, f"{load.title}: {grown['sets']} entries were stored by {requests} requests")
@@ -253,7 +253,7 @@ def by_redis_benchmark(server, load, side, clients, seconds):
 
 
 def by_pgbench(server, load, _side, clients, seconds):
-    """Measures with pgbench. Its clients are sessions that start with the run, and their start is not counted."""
+    """Measures with pgbench. Its clients are sessions that start with the run. Their start is not counted."""
     drawn = ["-D", f"entries={server.setup.entries}", "-D", f"value={kd.value(server.setup.value_size)}"]
     head = [server.bin / "pgbench", *server.connection, "-n", "-M", "prepared", "-c", clients, "-j", 1, *drawn]
 
@@ -262,8 +262,8 @@ def by_pgbench(server, load, _side, clients, seconds):
 
     def timed():
         with tempfile.TemporaryDirectory() as name:
-            # Whole seconds, which include the start of the sessions; a shorter run is given as a number of
-            # transactions.
+            # pgbench takes whole seconds, which include the start of the sessions. A shorter run is given as a number
+            # of transactions.
             length = ["-T", round(seconds + began)] if seconds >= 1 else ["-t", max(1, int(seconds * 10_000 / clients))]
             seen = Pgbench.result(ask(length, ["-l", "--sampling-rate", 0.05, "--log-prefix", f"{name}/pgbench_log"]), Path(name))
         return {**{name: seen[name] for name in ("tps", "requests", "p50_ms", "p99_ms")}, "connecting": connecting}

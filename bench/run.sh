@@ -19,7 +19,7 @@ scripts/need.sh python rust ${servers:+server redis}
 python=python3
 if [[ " $* " != *" --no-charts "* ]]; then
     scripts/need.sh charts
-    # Packages put matplotlib beside the system's own Python, which need not be the first on the PATH.
+    # Packages install matplotlib for the system's own Python, which need not be the first on the PATH.
     "$python" -c 'import matplotlib' 2>/dev/null || python=/usr/bin/python3
 fi
 PATH=$(scripts/rust-path.sh)

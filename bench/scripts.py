@@ -17,8 +17,8 @@ def names():
 
 
 def script(name, around="{}"):
-    """Returns the file with the value as a parameter, as the driver sends it; `around` wraps the statement into another
-    one."""
+    """Returns the file with the value as a parameter, as the driver sends it. `around` wraps the statement in another
+    statement."""
     text = (FOLDER / f"{name}.sql").read_text()
     for sql in statements(name):
         text = text.replace(f"{sql};", f"{around.format(sql)};")
@@ -26,7 +26,7 @@ def script(name, around="{}"):
 
 
 def statements(name):
-    """Lists the statements of a file, without the one that a session sends once."""
+    """Lists the statements of a file, except the statement that a session sends only once."""
     text = re.sub(r"^(--|\\|SET ).*\n", "", (FOLDER / f"{name}.sql").read_text(), flags=re.MULTILINE)
     return [sql.strip() for sql in text.split(";") if sql.strip()]
 

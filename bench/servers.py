@@ -24,7 +24,8 @@ TIER = "shared_preload_libraries = 'pgcache'"
 # defaults.
 STOCK = ("fsync = on", "shared_preload_libraries = ''")
 COUNTED = 2_000_000  # entries
-# Enough clients that no core sleeps between two requests: with fewer, a rate measures how fast a machine wakes up.
+# Enough clients that no core sleeps between two requests. With fewer clients, a rate would measure how fast the machine
+# wakes up.
 CLIENTS = 32
 PATIENCE = 60  # seconds, for a server to start in
 READS = ("hot_hits", "table_hits", "misses")
@@ -146,7 +147,7 @@ class Postgres:
         return self.system.name == "pgcache_memory" and self.setup.entries > COUNTED
 
     def entries(self):
-        """Counts the entries if that takes seconds; otherwise returns the tier's own number."""
+        """Counts the entries if a count takes only seconds; otherwise returns the tier's own number."""
         return self.tier_entries() if self.slow_to_scan else self.number(f"SELECT count(*) FROM {self.table}")
 
     def tier_entries(self):
@@ -177,8 +178,8 @@ class Postgres:
 
 
 def wait_for_resp(path):
-    """Waits until the Redis protocol answers on this socket. The server waits for its database, which it looks for
-    every few seconds."""
+    """Waits until the Redis protocol answers on this socket. The server waits for its database, which it looks up every
+    few seconds."""
     end = time.monotonic() + PATIENCE
     while not (Path(path).exists() and output(["redis-cli", "-s", path, "PING"]).strip() == "PONG"):
         if time.monotonic() > end:
@@ -236,8 +237,8 @@ class Door(Postgres):
         return {"protocol": "redis", "socket": f"127.0.0.1:{self.port}" if self.setup.tcp else self.path}
 
     def load(self):
-        """Loads the entries. Leaves a table as it is after a while: vacuumed, with a copy of each entry in the hot
-        tier."""
+        """Loads the entries. Leaves a table as on a server that has been running for a while: vacuumed, with a copy of
+        each entry in the hot tier."""
         value = kd.value(self.setup.value_size)
         drive("requests", **self.to_driver, workload="preload", entries=self.setup.entries, value=value)
         if self.system is not RESP_MEMORY:

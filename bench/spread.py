@@ -81,7 +81,7 @@ def cost(server, options, batch):
 
 
 def placing(server, options):
-    """Returns the microseconds of one call of node_of, beyond the same query without it."""
+    """Returns the microseconds that one call of node_of adds to a query."""
 
     def timed(call):
         began = time.monotonic()
@@ -110,7 +110,7 @@ def memory_of_a_session(server, sessions):
 
 
 def fullest(server, options):
-    """Returns by how much the fullest of so many servers exceeds its share; the same in each run."""
+    """Returns the ratio by which the fullest server exceeds its share. The ratio is the same in each run."""
     columns = ", ".join(f"pgcache.node_of('c', 'user:' || n, {parts}) AS p{parts}" for parts in PARTS)
     placed = f"CREATE TEMP TABLE placed AS SELECT {columns} FROM generate_series(1, {options.keys}) AS n"
     asked = [FULLEST.format(servers=servers, parts=parts, keys=options.keys) for parts in PARTS for servers in SERVERS]
@@ -119,13 +119,13 @@ def fullest(server, options):
 
 
 def servers_asked(keys, servers):
-    """Returns how many of so many servers have at least one of these keys, on average."""
+    """Returns the average number of servers that have at least one of the keys."""
     return servers * (1 - (1 - 1 / servers) ** keys)
 
 
 def call_and_key(costs):
-    """Returns the fixed cost of a call, and the cost of one key in it: the line through the batches of 10 and of
-    100."""
+    """Returns the fixed cost of a call, and the cost of one key in it, from the line through the batches of 10 and 100
+    keys."""
     key = (costs[100] - costs[10]) / 90
     return costs[10] - 10 * key, key
 

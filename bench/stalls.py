@@ -26,14 +26,13 @@ SIZES = {
     "smoke": {"seconds": 0.05, "repeats": 1, "entries": 2_000},
 }  # fmt: skip
 CLIENTS = 16
-FIRST = 2_000  # requests that tell the pace
+FIRST = 2_000  # requests that measure the pace
 ENDLESS = 100_000_000  # requests of a client that is stopped before it has sent them all
 MANY = 100_000  # keys of an MGET
 LONG = 16_000_000  # bytes of a value
 KEY = kd.PREFIX + "__rand_int__"
 FIELDS = ("tps", "p50_ms", "p99_ms", "longest_ms")
-# By number of the Redis database: the hot entries; a row that another session has locked; a slow trigger; another
-# memory cache.
+# The Redis databases: the hot entries, a row that another session has locked, a slow trigger, and another memory cache.
 HOT, LOCKED, TRIGGERED, OTHER = range(4)
 TABLES = """SELECT cache_set('k', 'v', cache => 'locked');
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NEW; END';
@@ -187,7 +186,7 @@ def wrong_passwords(server):
 
 @contextmanager
 def unread(server):
-    """Requests 100 MB of replies at once, which no client reads."""
+    """Requests 100 MB of replies at once and reads none of them."""
     sockets = []
     with repeated(lambda: sockets.append(wire(server, b"GET long\r\n" * 6)), 0.2):
         yield

@@ -13,7 +13,8 @@ SIZES = {
     "smoke": {"seconds": 2, "repeats": 1, "scenarios": "cloud,constrained"},
 }
 MODES = ("lease", "fetch", "none")
-# Share of the requests, how many products share it, and whether they are absent; as in driver/src/visitors.rs.
+# The share of the requests, the number of products that receive it, and whether these products are absent; as in
+# driver/src/visitors.rs.
 GROUPS = ((0.80, 50, False), (0.15, 450, False), (0.04, 4_500, False), (0.01, 1_000, True))
 FIELDS = ("requests_s", "queries_s", "capacity_s", "hit_rate", "attainable", "amplification", "stale", "p50_us", "p95_us", "p99_us",
           "errors", "wrong")  # fmt: skip
@@ -49,8 +50,8 @@ SCENARIOS = (
 
 
 def queries_wanted(scenario, requests, seconds):
-    """Returns the queries a second of an ideal cache: each key is loaded when it is requested and not fresh, and never
-    twice at once.
+    """Returns the queries a second of an ideal cache, which loads a key only when it is requested and not fresh, and
+    never twice at once.
 
     A key that is requested at random times, `rate` times a second, is loaded once, and then each time that the first
     request after its ttl arrives: every ttl + 1 / rate seconds.
@@ -148,7 +149,7 @@ def broken(name, row):
         found.append(f"{name}: {row['errors']} errors, the first: {row['first_error']}")
     if row["wrong"]:
         found.append(f"{name}: {row['wrong']} wrong answers")
-    # A query that began before the end is counted as a whole: at most one more round of the pool.
+    # A query that began before the end counts as a whole. These queries are at most one more round of the pool.
     allowed = row["capacity_s"] * (row["seconds"] + 1)
     if row["queries"] > allowed:
         found.append(f"{name}: {row['queries']} queries, the pool can answer {allowed:.0f}")

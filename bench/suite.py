@@ -36,7 +36,7 @@ def workloads(name, title, minutes, options=""):
 
 
 DRIVER_ONLY = "--tools driver --no-charts"
-# Redis stores a gigabyte of large values a second: so runs are short, and the tier has room for the values that they
+# Redis stores a gigabyte of large values a second. So runs are short, and the tier has room for the values that they
 # add.
 VARIATIONS = (
     ("tcp", "over TCP", "--tcp"),

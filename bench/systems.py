@@ -62,7 +62,7 @@ def other(name, label, colour, options=(), suite=NEWER, program="redis-server"):
     return System(name, label, colour, program=program, options=options, suite=suite)
 
 
-# Not part of the usual run; they must be requested by name.
+# Systems that are not part of the usual run and must be requested by name.
 COMPETITORS = (
     other("redis_no_save", "Redis, no snapshots", "#d9764f", NO_SAVE, ""),
     other("redis_io_threads", "Redis, no snapshots, 2 I/O threads", "#e08a68", IO_THREADS, ""),

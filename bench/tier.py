@@ -1,8 +1,8 @@
 """Measures the hot tier against the alternatives, as ratios: one server of each kind, one run, medians.
 
 pgbench runs every statement prepared, with 32 clients over a unix socket. Each repetition takes all statements in turn,
-and a ratio is formed within a repetition. All keys exist, entries are copied to the tier before, and reads use other
-caches than writes.
+and a ratio is formed within a repetition. All keys exist, the tier has a copy of each entry before the measurement, and
+reads use different caches from writes.
 """
 
 import json
@@ -49,7 +49,7 @@ ASKED = {
 }
 STATEMENTS = {name: scripts.statement(script, ":n", ":value", table) for name, (script, table) in ASKED.items()}
 
-# The measured statement, its base, must, aim.
+# The measured statement, the statement that it is compared with, and the ratio that it must and should reach.
 RATIOS = (
     ("get hot", "select 1", 0.85, 0.92),
     ("get hot", "select by key", 1.4, 1.6),
@@ -61,8 +61,8 @@ RATIOS = (
     ("get, tier off", "select by key", 0.95, 1.0),
 )
 
-# Repeated with the servers on one core and the clients on another, because the way in which the scheduler places ten
-# processes on a few cores is not a property of a server.
+# Statements that are measured again with the servers on one core and the clients on another, because the way in which
+# the scheduler places ten processes on a few cores is not a property of a server.
 PINNED = ("select 1", "select by key", "get hot", "get memory", "set memory")
 PINNED_RATIOS = [ratio for ratio in RATIOS if ratio[0] in PINNED and ratio[2]]
 INSIDE = ("length(k)", "cache_get(k, 'hot')", "cache_get(k, 'memory')")  # nanoseconds inside a running query
@@ -93,7 +93,7 @@ def run(options):
 
 def prepare(postgres, redis, options):
     value, entries = kd.value(37), options.entries
-    postgres.load()  # with keys that are UUIDs, for the mix
+    postgres.load()  # with UUIDs as keys, for the mixed workload
     setup = SETUP.format(value=value, entries=entries, first=FIRST, some=min(entries, INSIDE_ROWS))
     for statement in setup.split(";"):
         postgres.sql(statement)
@@ -102,7 +102,7 @@ def prepare(postgres, redis, options):
 
 
 def measure(postgres, redis, options):
-    """Returns the rate of each statement; of 1 and 2 threads of a client the better one counts, for every system."""
+    """Returns the rate of each statement. For every system, the better of one and two client threads counts."""
     tried = (1,) if options.size == "smoke" else (1, 2)
     row = {}
     for name in STATEMENTS:
@@ -120,7 +120,8 @@ def measure(postgres, redis, options):
 
 
 def best(server, name, calls):
-    """Returns the highest rate, and the time that the server's processes then used for a request, in microseconds."""
+    """Returns the highest rate, and the processor time that the server used for a request at that rate, in
+    microseconds."""
     return dict(zip((name, f"cpu {name}"), max(rate_and_cost(server.pid, call) for call in calls)))
 
 

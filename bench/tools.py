@@ -18,7 +18,7 @@ from .stats import count_latencies, in_ms, latency_of
 
 SAMPLING = 0.02  # of pgbench's transactions are logged; the workload baseline_nolog shows what that costs
 BASELINES = {"baseline": "select_1", "baseline_nolog": "select_1", "baseline_key": "length"}
-MEMORY_MOMENT = 0.7  # of the run's length: every backend has then done its share
+MEMORY_MOMENT = 0.7  # of the run's length; at this point every backend has done its share
 WARMUP_REQUESTS = 20_000  # of redis-benchmark
 
 
@@ -83,7 +83,7 @@ def number(pattern, text):
 
 
 def pgbench_rate(server, script, seconds, *more, env=None):
-    """Returns the transactions a second of a script, and nothing else."""
+    """Returns only the transactions a second of a script."""
     words = [server.bin / "pgbench", "-n", "-T", seconds, *server.connection, *more, "-f", "-", DATABASE]
     return number(r"tps = ([\d.]+)", output(words, input=script, env=env))
 
@@ -103,7 +103,7 @@ class RedisBenchmark:
 
     @classmethod
     def command(cls, server, job, options, _folder):
-        """Returns the command; the warm-up measures the pace."""
+        """Returns the command. The warm-up measures the pace, from which the number of requests follows."""
         ask = lambda requests: cls.parse(output(cls.words(server, job, requests)))  # noqa: E731
         return cls.words(server, job, cls.requests(ask, WARMUP_REQUESTS, options.seconds))
 
@@ -189,8 +189,8 @@ def watch(server, words, seconds):
 
 
 def derived(grown):
-    """Returns figures derived from the server's counters. Transaction ids count the writes: each takes one, also in a
-    warm-up within the run; memory caches take none."""
+    """Returns figures derived from the server's counters. The number of transaction ids shows the writes, because each
+    write takes one, even in a warm-up within the run. Writes to memory caches take none."""
     found = {}
     if "wal_bytes" in grown:
         found["wal_per_write"] = round(grown["wal_bytes"] / grown["xids"], 1) if grown["xids"] > 0 else 0.0
@@ -200,7 +200,7 @@ def derived(grown):
 
 
 def seconds_used(server):
-    """Returns the CPU time of the server, of the tools that have ended (servers are not child processes, or end with
-    their block), and of the machine."""
+    """Returns the CPU time of the server, of the ended tools, and of the machine. The time of the tools is that of
+    ended child processes, among which no server is: servers are not child processes, or end only with their block."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return processes.cpu_seconds(server.pid), used.ru_utime + used.ru_stime, processes.machine_seconds()

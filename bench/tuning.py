@@ -28,10 +28,10 @@ SIZES = {
 VALUE = "'value of thirty-seven bytes, all told!'"
 HELPERS = (
     "CREATE EXTENSION pgcache",
-    # Milliseconds of a query.
+    # Returns the milliseconds that a query takes.
     """CREATE FUNCTION took(query text) RETURNS numeric LANGUAGE plpgsql AS $$ DECLARE began timestamptz := clock_timestamp();
     BEGIN EXECUTE query; RETURN round(extract(epoch FROM clock_timestamp() - began) * 1000, 3); END $$""",
-    # A value that does not compress.
+    # Returns a value that does not compress.
     """CREATE FUNCTION noise(bytes int) RETURNS text LANGUAGE sql AS
     $$ SELECT left(string_agg(md5(random()::text), ''), bytes) FROM generate_series(0, bytes / 32) $$""",
 )
@@ -91,7 +91,8 @@ def rate(server, options, script, *words, seconds=None, **settings):
 
 
 def entry_size(_server, options):
-    """Measures what an entry costs beside key and value, with the default index and with one made for it."""
+    """Measures the bytes that an entry takes besides its key and value, with the default index and with an index laid
+    out for such entries."""
     rows = []
     for size in (8, 37, 100, 512, 1000, 4000):
         costs = []
@@ -110,7 +111,8 @@ def drawn(options, statement):
 
 
 def fill(server, options, size):
-    """Sets half as many entries again as fit. Returns the entries that stay, and bytes of the tier for each."""
+    """Sets half as many entries again as fit. Returns the number of entries that stay, and the bytes of the tier for
+    each."""
     many = options.some if options.size == "smoke" else 64 * 1048576 * 3 // 2 // (100 + size)
     server.sql("SELECT cache_create('room', storage => 'memory')",
                f"SELECT count(cache_set(lpad(i::text, 36, 'k'), repeat('v', {size}), cache => 'room')) FROM generate_series(1, {many}) AS i")  # fmt: skip
@@ -147,8 +149,8 @@ NEXT_ID = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 
 
 def transaction_ids(server, options):
-    """Measures how many transaction ids a statement takes, in a separate session. The numbers are promised, so any
-    other one is an error."""
+    """Measures how many transaction ids a statement takes, in a separate session. The documentation promises the
+    numbers, so a different number is an error."""
     rows = []
     server.sql("SELECT cache_create('t'), cache_create('m', storage => 'memory')")
     server.alter("SET pgcache.expire_interval = 0", "SET autovacuum = off")
@@ -205,7 +207,7 @@ def batches(server, options):
 
 
 def batched_gets(server, options):
-    """Measures the same for gets. The arrays are prepared in a table, so that creating them takes no time."""
+    """Measures what a batch of gets saves. The arrays are prepared in a table, so that creating them takes no time."""
     some, rows = options.some, []
     for size in (10, 100):
         server.sql(f"CREATE UNLOGGED TABLE keys_{size} AS SELECT n, array_agg('k' || (n * {size} + i) * 7919 % {some}) AS keys "
@@ -356,8 +358,8 @@ def connections(server, options):
 
 
 def size_of_the_tier(_server, options):
-    """Measures hit rates with Zipfian keys, of which a few receive most requests. Every key is read once, then a run
-    warms up, which does not count."""
+    """Measures hit rates with Zipfian keys, of which a few receive most requests. Every key is read once, and a warm-up
+    run is not counted."""
     rows, entries = [], options.entries
     get = f"\\set n random_zipfian(1, {entries}, 1.07)\nSELECT cache_get('k' || (:n * bigint '7919' % {entries}), 'z');\n"
     for size in options.tiers:

@@ -59,8 +59,8 @@ def measure_system(system, workloads, repetition, options, journal):
 
 
 def measure(web, name, options):
-    """Measures the store and the web server from outside, over a warm-up and the run; the CPU time covers all their
-    requests."""
+    """Measures the processes of the store and of the web server during the warm-up and the run. The CPU time covers the
+    requests of both."""
     store = web.store
     offset = store.to_driver.get("offset", 0)
     load = {"workload": name, "clients": options.users, "entries": options.entries, "value": kd.value(37), "offset": offset}

@@ -13,18 +13,20 @@ from .servers import CLIENTS, Setup, of
 from .systems import ALL, SYSTEMS, WORKLOADS
 from .tools import Job, measure
 
-# A session maps each page of shared memory at its first touch: with 32 sessions that takes ten seconds and hides the
-# gain of the hot tier, with 8 it takes one. With fewer than 300,000 entries a table fits into the processor's caches.
+# A session maps each page of shared memory at its first access. With 32 sessions this takes ten seconds and hides the
+# gain of the hot tier, with 8 sessions it takes one second. With fewer than 300,000 entries a table fits into the
+# processor's caches.
 SIZES = {
     "full": {"entries": 1_000_000, "clients": CLIENTS, "seconds": 8.0, "repeats": 5, "threads": "1,2"},
     "quick": {"entries": 300_000, "clients": 8, "seconds": 1.0, "repeats": 1, "threads": "1"},
     "smoke": {"entries": 20_000, "clients": 8, "seconds": 0.15, "repeats": 1, "threads": "1"},
 }
-WARMUP = 0.6  # seconds, at least
+WARMUP = 0.6  # seconds, the minimum
 FIELDS = ("tps", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "cpu", "client_cpu", "other_cpu", "rss_mb", "hit_rate", "tier_hit_rate", "wal_per_write")
 PROMISED = ("tps", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "cpu", "rss_mb", "runs")
 
-# The tools for each workload. Those that write come last, because they enlarge the tables that the others read.
+# The tools for each workload. The workloads that write come last, because they enlarge the tables that the other
+# workloads read.
 BOTH = ("redis-benchmark", "driver")
 REDIS = {"baseline": BOTH, "read": BOTH, "mixed": ("driver",), "write": ("driver",)}
 REDIS_TOOLS = {**REDIS, "set": BOTH}  # compares the tools; `set` stores the keys that the reads miss
@@ -139,7 +141,8 @@ def conclude(options, journal):
 
 
 def with_hit_rate(row, facts):
-    """Adds hit rates: if the winning tool counts no hits, those of the checked pass of the same statements."""
+    """Adds hit rates. If the fastest tool counts no hits, uses the hit rate of the checked pass of the same
+    statements."""
     checked = facts.get(row["system"], {}).get("check", {}).get("hit_rate")
     return row | {"hit_rate": row["hit_rate"] or (checked if row["workload"] != "write" else None)}
 

@@ -1,7 +1,9 @@
-// An application that keeps what it reads in its own memory: rueidis' client-side cache, which the server invalidates,
-// before pgcache's leases, before a slow database. A visitor is a goroutine that asks for one product after the other.
+// Simulates an application that keeps the values that it reads in its own memory. Reads go first to rueidis'
+// client-side cache, whose entries the server invalidates, then to pgcache, whose leases choose one caller to refresh a
+// value, and last to a slow database. A visitor is a goroutine that requests one product after the other.
 //
-// With -writes a source row changes so many times a second, and each answer is compared with the acknowledged versions.
+// With -writes, source rows change that many times a second, and each answer is compared with the acknowledged
+// versions.
 package main
 
 import (

@@ -20,9 +20,10 @@ type tls = cryptotls.Config
 const (
 	products = 10_000
 	absent   = 1_000
-	// How long the application keeps a value without an invalidation; the server's deadlines come before.
+	// The longest time for which the application keeps a value without an invalidation. The server's deadlines are
+	// earlier.
 	kept = time.Minute
-	// How long no goroutine asks again for a lease that could not be used.
+	// The pause before a goroutine requests a lease again that it could not get or use.
 	again = 20 * time.Millisecond
 
 	lease   = "SELECT value, state, lease FROM cache_lease($1, '0 seconds', 'products')"
@@ -30,7 +31,7 @@ const (
 	store   = "SELECT cache_set_leased($1, $2, $3, CASE WHEN $2 = '' THEN absent_ttl() END, 'products')"
 )
 
-// A shop: its products, the caches before them, and the known versions of the products.
+// A shop: the caches in front of its products, and the known versions of the products.
 type shop struct {
 	near     rueidis.Client
 	sql      *pgxpool.Pool
@@ -40,21 +41,22 @@ type shop struct {
 	versions [products + 1]version
 }
 
-// The last version of a source row whose commit was acknowledged, and when.
+// The last version of a source row whose commit was acknowledged, and the time of the acknowledgement.
 type version struct {
 	sync.Mutex
 	number int
 	at     time.Time
 }
 
-// One load a key at a time in this process; a request that comes meanwhile takes the stale value, or waits.
+// The running loads, by product. This process runs at most one load of a product at a time. Other requests for the
+// product return the stale value, or wait for the load if no stale value exists.
 type flights struct {
 	sync.Mutex
 	of map[int]*flight
 }
 
 type flight struct {
-	known chan struct{} // closed when the lease has been asked for
+	known chan struct{} // closed once a stale value is known or the load has ended
 	done  chan struct{}
 	stale atomic.Pointer[string]
 	value string
@@ -69,7 +71,8 @@ func newShop() *shop {
 	return s
 }
 
-// Handles an invalidation of these keys, or of all: a stale value is now wrong.
+// Handles an invalidation of these keys, or of all keys if `keys` is nil. Drops their stale values, which requests must
+// no longer return.
 func (s *shop) forget(keys []rueidis.RedisMessage) {
 	if keys == nil {
 		for i := range s.flights {
@@ -93,7 +96,7 @@ func (s *shop) forget(keys []rueidis.RedisMessage) {
 	}
 }
 
-// The kind of an answer.
+// The source of an answer: the application's own memory, a stale value, or a load.
 type kind int
 
 const (
@@ -102,7 +105,8 @@ const (
 	loaded
 )
 
-// Returns a product's value, which is empty if the product does not exist: GET does not tell a negative entry from none.
+// Returns a product's value, which is empty if the product does not exist. GET returns nil for a negative entry as for
+// a miss, so both continue with the lease.
 func (s *shop) ask(ctx context.Context, id int) (string, kind, error) {
 	key := "p:" + strconv.Itoa(id)
 	value, err := s.near.DoCache(ctx, s.near.B().Get().Key(key).Cache(), kept).ToString()
@@ -136,8 +140,8 @@ func (s *shop) fly(ctx context.Context, id int, key string) (string, kind, error
 	return one.value, loaded, one.err
 }
 
-// By the lease of the key: its holder asks the slow database. A request with a stale value does so only while a connection
-// is free, so that requests without any value come first.
+// Requests the key's lease until a value exists. The holder of the lease loads the value from the slow database. If a
+// stale value exists, the holder loads only if a connection is free, so that requests without any value come first.
 func (s *shop) load(ctx context.Context, id int, key string, one *flight) (string, error) {
 	defer closeOnce(one.known)
 	for {
@@ -160,7 +164,7 @@ func (s *shop) load(ctx context.Context, id int, key string, one *flight) (strin
 			}
 			_, _ = s.sql.Exec(ctx, release, key, number)
 		}
-		// Another process loads it, or no process can now.
+		// Another process loads the value, or no connection is free.
 		time.Sleep(again)
 		if old := one.stale.Load(); old != nil {
 			return *old, nil
@@ -179,7 +183,8 @@ func (s *shop) refresh(ctx context.Context, id int, key string, number *int64) (
 	return fresh, err
 }
 
-// Takes a connection of the slow database; waits for one only without a stale value to return meanwhile.
+// Takes a connection of the slow database. Waits for one only if no stale value can be returned instead. Returns false
+// if all connections are busy.
 func (s *shop) enter(one *flight) bool {
 	if one.stale.Load() == nil {
 		s.slow <- struct{}{}
@@ -201,7 +206,7 @@ func closeOnce(c chan struct{}) {
 	}
 }
 
-// The slow database: each query takes a while.
+// Simulates a query of the slow database, which takes `latency`.
 func (s *shop) query(ctx context.Context, id int) (string, error) {
 	s.queries.Add(1)
 	time.Sleep(time.Duration(*latency) * time.Millisecond)
@@ -219,7 +224,7 @@ func (s *shop) query(ctx context.Context, id int) (string, error) {
 
 func product(id, number int) string { return fmt.Sprintf("product %d %d", id, number) }
 
-// Changes rows at the rate of -writes, and notes each commit when it is acknowledged.
+// Changes rows at the rate of -writes, and records each version when its commit is acknowledged.
 func (s *shop) write(ctx context.Context, end time.Time) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for tick := time.NewTicker(time.Second / time.Duration(*writes)); time.Now().Before(end); <-tick.C {
@@ -238,7 +243,8 @@ func (s *shop) write(ctx context.Context, end time.Time) {
 	}
 }
 
-// Draws a product: 80 % go to products 1-50, 15 % to 51-500, 4 % to 501-5,000, 1 % to none; bench/stampede.py says the same.
+// Draws a product: with 80 % one of 1-50, with 15 % of 51-500, with 4 % of 501-5,000, with 1 % a product that does not
+// exist. bench/stampede.py has the same numbers.
 func next(random *rand.Rand) int {
 	switch share := random.IntN(100); {
 	case share < 80:

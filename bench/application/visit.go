@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// One answer in so many is timed, because reading the clock for each would be most of the measured time.
+// One answer in this many is timed. If each answer were timed, reading the clock would take most of the measured time.
 const timed = 16
 
 type counts struct {
@@ -17,7 +17,7 @@ type counts struct {
 	errors     int
 	firstError string
 	wrong      int
-	// The longest time for which a former value was still returned after its change was acknowledged.
+	// The longest time after the acknowledgement of a change at which an older value was still returned.
 	behind time.Duration
 	times  []time.Duration
 }
@@ -50,7 +50,8 @@ func (s *shop) visit(ctx context.Context, c *counts, random *rand.Rand, end time
 	}
 }
 
-// An answer is a version that existed; one older than the version acknowledged `ago` tells how far behind it was.
+// Checks an answer. It counts as wrong unless it is a version of the product. If it is older than `known`, which was
+// acknowledged `ago` before the request, the application was at least that far behind.
 func (c *counts) judge(id int, value string, known int, ago time.Duration) {
 	var of, number int
 	switch {

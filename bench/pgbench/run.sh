@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the three workloads side by side: Redis by redis-benchmark, plain tables and pgcache by pgbench. Prints one
+# Runs the three workloads side by side: Redis with redis-benchmark, plain tables and pgcache with pgbench. Prints one
 # table.
 #
 # Usage: run.sh [SCALE [SECONDS [CLIENTS]]]     1, 10 and 32; one round takes SECONDS, all rounds take five minutes
@@ -15,7 +15,8 @@ by_pgbench() {
         sed -n 's/^tps = \([0-9]*\).*/\1/p' | grep . || { cat "$work/log" >&2 && false; }
 }
 
-# RANGE COMMAND...: sends about as many requests as fill the time; __rand_int__ is a number of 12 digits below RANGE.
+# RANGE COMMAND...: sends about as many requests as fit into the time; __rand_int__ is a number of 12 digits below
+# RANGE.
 by_redis_benchmark() {
     redis-benchmark -s "$work/socket" -c "$clients" -n $((100000 * seconds)) -r "$1" --csv "${@:2}" 2>"$work/log" |
         sed -n '$s/^"[^"]*","\([0-9]*\).*/\1/p'

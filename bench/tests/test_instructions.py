@@ -1,4 +1,5 @@
-"""Tests the counts of instructions: reading callgrind's files, and the difference that one request costs."""
+"""Tests the counts of instructions: the parser of callgrind's files, and the difference that gives the cost of one
+request."""
 
 import unittest
 

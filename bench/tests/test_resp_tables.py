@@ -1,4 +1,5 @@
-"""Tests the conditions of a valid run with a table cache, its cost, and that the report shows a missed goal."""
+"""Tests the conditions for a valid run with a table cache, the cost of its requests, and that the report shows a missed
+goal."""
 
 import unittest
 

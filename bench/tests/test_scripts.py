@@ -1,5 +1,5 @@
-"""Tests that the scripts of bench/pgbench use the keys, values and shares of the driver, and that the mixed ones repeat
-the others."""
+"""Tests that the scripts of bench/pgbench use the keys, values and shares of the driver, and that the mixed scripts
+repeat the statements of the others."""
 
 import unittest
 

@@ -18,7 +18,7 @@ const SCATTER: u64 = 2_654_435_761;
 #[derive(Clone, Copy)]
 pub struct KeyDistribution {
     pub entries: u64,
-    /// The number that is added to every number drawn. pgbench cannot pad with zeros, so its numbers begin at
+    /// The offset that is added to every drawn number. pgbench cannot pad with zeros, so its numbers begin at
     /// 100000000000. redis-benchmark pads but cannot add, so its offset is 0. The key has 36 bytes in both cases.
     pub offset: u64,
     pub keys: Keys,
@@ -27,7 +27,8 @@ pub struct KeyDistribution {
 #[derive(Clone, Copy)]
 pub enum Keys {
     Uniform,
-    /// Draws existing keys by rank, scattered over the numbers. Draws absent keys uniformly, 20 of 100 as before.
+    /// Draws existing keys by rank, scattered over the numbers. Draws absent keys uniformly. They are 20 of 100 draws,
+    /// as with uniform keys.
     Zipf(Zipf),
     /// Draws 80 of 100 keys from the first fifth of the entries. No key is absent once the load has set it.
     Hot,

@@ -1,7 +1,7 @@
 //! A load: the requests that a thread sends, the end of the load, and the counts of the answers.
 //!
-//! It sends and receives nothing. So the epoll loop and the HTTP client share it, and draw keys and count answers in
-//! the same way.
+//! It sends and receives nothing. So the epoll loop and the HTTP client can share it, which makes both draw keys and
+//! count answers in the same way.
 
 use std::time::{Duration, Instant};
 

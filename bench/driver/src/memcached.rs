@@ -1,4 +1,4 @@
-//! A memcached client: get and set of the text protocol. It is written by hand, because no crate encodes messages
+//! A memcached client: get and set of the text protocol. Encodes messages by hand, because no crate encodes them
 //! without a connection.
 
 use crate::Result;

@@ -12,9 +12,9 @@ const PROTOCOL_3: i32 = 196_608;
 
 pub struct Postgres {
     pub database: String,
-    /// Has one parameter, the key.
+    /// The SQL of a get, with one parameter, the key.
     pub read_sql: String,
-    /// Has two parameters, the key and the value.
+    /// The SQL of a set, with two parameters, the key and the value.
     pub write_sql: String,
 }
 
@@ -49,7 +49,7 @@ impl Protocol for Postgres {
     }
 }
 
-/// Checks a reply. A miss is no row from a table, and NULL from a function.
+/// Checks the answer to a command. A miss is an empty result from a table, and NULL from a function.
 fn judge(command: &Command, row: Option<&[u8]>, value: &[u8]) -> Result<Reply> {
     match (command, row) {
         (Command::Get(_), None) => Ok(Reply::Miss),
@@ -62,7 +62,8 @@ fn judge(command: &Command, row: Option<&[u8]>, value: &[u8]) -> Result<Reply> {
 pub type Row = Vec<Option<String>>;
 pub type Parameters<'a> = &'a [Option<&'a [u8]>];
 
-/// A connection that waits for each answer, for callers that run several statements one after the other, or LISTEN.
+/// A connection that waits for each answer. It serves callers that run several statements one after the other, or that
+/// LISTEN.
 pub struct Session {
     stream: Stream,
     input: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The interface of a server's wire protocol, through which one loop and one key distribution serve all servers.
+//! The trait of a server's wire protocol. It lets the same loop and the same key distribution measure all servers.
 //!
 //! The messages of Redis, memcached and Postgres are encoded by hand, because the epoll loop needs messages without a
 //! connection, and the client crates manage their own connections. HTTP and etcd use hyper and tonic.
@@ -10,12 +10,12 @@ use std::os::unix::net::UnixStream;
 
 use crate::Result;
 
-/// The stream of a connection by unix socket or TCP. One type suffices, because a connected TCP socket accepts the same
-/// calls as a unix socket.
+/// A connected unix or TCP socket. One type suffices, because a connected TCP socket accepts the same calls as a unix
+/// socket.
 pub type Stream = UnixStream;
 
-/// Connects to a path, or to host:port. Sets TCP_NODELAY, because a request is one small write, which nothing follows
-/// until its reply.
+/// Connects to a path, or to host:port. Sets TCP_NODELAY, because a request is one small write, and the client writes
+/// nothing more until the reply arrives.
 pub fn connect(address: &str) -> io::Result<Stream> {
     if address.contains('/') {
         return UnixStream::connect(address);
@@ -50,7 +50,7 @@ pub trait Protocol: Sync {
     fn encode(&self, out: &mut Vec<u8>, command: &Command, value: &[u8]);
 
     /// Returns the exact reply to a set, for a preload that sends many sets at once. Returns None if the entries are
-    /// loaded by SQL instead.
+    /// loaded through SQL instead.
     fn stored(&self) -> Option<&'static [u8]> {
         None
     }

@@ -21,7 +21,7 @@ use crate::{Options, Result};
 const BUFFER: usize = 64 * 1024;
 const BATCH: u64 = 1000; // sets of a preload that are in flight at once
 
-/// How to reach a server: by a protocol for the epoll loop, or by the HTTP client.
+/// The client that reaches a server: the epoll loop with a protocol, or the HTTP client.
 enum Way {
     Protocol(Box<dyn Protocol>),
     Http,

@@ -2,8 +2,8 @@
 //! the cache.
 //!
 //! The database is a pool of P connections, and a query takes the time L. In the modes `lease` and `none` this program
-//! simulates the pool with a semaphore and the query with a sleep; in the mode `fetch` the loader that the server runs
-//! does. A visitor is a thread with a connection.
+//! simulates the pool with a semaphore and the query with a sleep. In the mode `fetch` the loader in the server
+//! simulates both. A visitor is a thread with a connection.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -21,7 +21,7 @@ const STACK: usize = 256 * 1024; // small, because there are hundreds of visitor
 
 const STORE: &str = "CASE WHEN $2::text IS NULL THEN absent_ttl() END, 'products')";
 
-/// How a visitor handles a miss.
+/// The way in which a visitor handles a miss.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Calls cache_get, then cache_lease: one visitor loads, and the other visitors wait or use the stale value.
@@ -157,7 +157,7 @@ impl<'a> Visitor<'a> {
             _ => {}
         }
         let lease = lease.as_ref().map(|text| text.as_bytes());
-        // A stale value exists and the pool is busy, so the visitor uses the stale value, which another visitor will
+        // If a stale value exists and the pool is busy, the visitor uses the stale value, which another visitor will
         // soon refresh.
         let loaded = match value {
             Some(stale) => match self.backend.load_if_free(id) {

@@ -1,6 +1,7 @@
 //! The web server of the published workloads: /get and /set over one cache, Redis or Postgres.
 //!
-//! It has no logic: each request is one call of the store. A hit returns 200 with the value, a miss returns 404.
+//! The server has no logic: each request is one call of the store. A hit returns 200 with the value, a miss returns
+//! 404.
 
 use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
@@ -39,7 +40,7 @@ impl Store {
         Ok(Store::Postgres(postgres::Session::open(&address, &database, &statements)?))
     }
 
-    /// Gets a value. In Postgres a miss is no row from a table, and NULL from a function.
+    /// Gets a value. In Postgres a miss is an empty result from a table, and NULL from a function.
     fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
             Store::Redis(session) => session.call(&[b"GET", key]),

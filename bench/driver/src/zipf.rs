@@ -1,8 +1,8 @@
 //! Draws ranks from a Zipf distribution: the probability of rank r is proportional to 1 / r^0.99, the usual skew of
 //! cache benchmarks.
 //!
-//! It uses rejection sampling under the integral of the weights. This method is exact, needs no table, and takes one or
-//! two draws for any number of entries.
+//! Uses rejection sampling under the integral of the weights, because this method is exact, needs no table, and takes
+//! one or two draws for any number of entries.
 
 use crate::random::Random;
 

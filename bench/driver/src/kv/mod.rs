@@ -71,9 +71,9 @@ struct Plan {
     store: String,
     address: String,
     clients: usize,
-    /// The number of operations of each client or, in the load `watchers`, of the events of all clients.
+    /// The number of operations of each client. In the load `watchers`, the number of events of all clients together.
     operations: usize,
-    /// The duration of a load that has no number of operations.
+    /// The duration of a load whose number of operations is not fixed.
     seconds: f64,
 }
 
@@ -169,7 +169,7 @@ fn put(store: &mut dyn Store, key: &str) -> Result<bool> {
     store.put(key, &value_of(key)).map(|()| false)
 }
 
-/// Reads a key. Under `must` the key must exist, because the load deletes nothing.
+/// Reads a key. If `must` is true, the key must exist, because the load deletes nothing.
 fn get(store: &mut dyn Store, key: &str, must: bool) -> Result<bool> {
     Ok(store.get(key)?.map_or(must, |value| !belongs(key, &value)))
 }
@@ -180,7 +180,7 @@ fn scan(store: &mut dyn Store, prefix: &str) -> Result<bool> {
     Ok(!ordered || !found.iter().all(|(key, value)| key.starts_with(prefix) && belongs(key, value)))
 }
 
-/// Returns a client's random numbers, which differ from other clients' and are the same in every run.
+/// Returns a client's generator of random numbers. Each client has different numbers, which are the same in every run.
 fn random(client: usize) -> Random {
     Random(7 << 32 | client as u64)
 }
@@ -198,7 +198,7 @@ fn only_puts(client: usize) -> Operation<'static> {
     Box::new(move |store| put(store, &key(random.below(KEYS))))
 }
 
-/// Mixes 40 % PUT, 40 % GET, 10 % RANGE, 10 % DELETE.
+/// Returns an operation that mixes 40 % PUT, 40 % GET, 10 % RANGE and 10 % DELETE.
 fn everything(client: usize) -> Operation<'static> {
     let mut random = random(client);
     Box::new(move |store| {
@@ -212,7 +212,8 @@ fn everything(client: usize) -> Operation<'static> {
     })
 }
 
-/// Puts a group of three entries, all or none. Every tenth operation also reads a group while other clients change it.
+/// Returns an operation that puts a group of three entries, all or none. Every tenth operation also reads a group while
+/// other clients change it.
 fn transactions(client: usize) -> Operation<'static> {
     let (mut random, mut done) = (random(client), 0);
     Box::new(move |store| {
@@ -253,7 +254,7 @@ fn watchers(plan: &Plan) -> Result<String> {
     })
 }
 
-/// Changes keys. During a client's warm-up, changes keys that no client watches.
+/// Returns an operation that changes watched keys. During the warm-up it changes keys that no client watches.
 fn changes(writer: usize, each: usize, sent: &Sent) -> Operation<'_> {
     let mut turn = 0usize;
     Box::new(move |store| {

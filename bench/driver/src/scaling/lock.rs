@@ -8,7 +8,7 @@ const EXCLUSIVE: u32 = 1 << 31;
 
 #[repr(C, align(128))]
 pub struct Lock {
-    /// The number of shared holders, or [`EXCLUSIVE`].
+    /// The number of shared holders, or [`EXCLUSIVE`] while the lock is held exclusively.
     state: AtomicU32,
     sleepers: AtomicU32,
 }
@@ -45,7 +45,7 @@ impl Lock {
         }
     }
 
-    /// Sleeps until another process wakes it. Returns at once if the state has changed.
+    /// Sleeps until another process wakes this process. Returns at once if the lock's state is no longer `state`.
     fn sleep(&self, state: u32) {
         self.sleepers.fetch_add(1, SeqCst);
         // SAFETY: the word is borrowed for the length of the call, and the kernel only compares it.

@@ -1,5 +1,5 @@
-//! Measures what a get and a set of the hot tier cost and how they scale, without SQL. As in a server, processes share
-//! one mapping with one lock for each partition. Prints one line of JSON for each measurement.
+//! Measures the cost of a get and a set of the hot tier, and how they scale with processes, without SQL. As in a
+//! server, processes share one mapping with one lock for each partition. Prints one line of JSON for each measurement.
 
 mod lock;
 mod processes;
@@ -45,7 +45,8 @@ pub fn main(options: &Options) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Draws keys before the measurement, because drawing a key takes as long as a get. Frequent keys are scattered.
+/// Draws keys before the measurement, because drawing a key takes as long as a get. Frequent keys are spread over the
+/// key space.
 fn draws(keys: &str) -> Vec<u32> {
     let (mut random, zipf) = (Random(1), Zipf::new(KEYS));
     let draw = |_| match keys {

@@ -11,10 +11,10 @@ use crate::Result;
 /// The shared memory through which the processes coordinate.
 struct Board {
     ready: AtomicUsize,
-    /// 1 tells the processes to begin, 2 to end.
+    /// 1 makes the processes begin, 2 makes them end.
     signal: AtomicUsize,
     done: AtomicU64,
-    /// Processor time in nanoseconds.
+    /// The processor time of all processes, in nanoseconds.
     busy: AtomicU64,
     waits: AtomicU64,
 }
@@ -24,7 +24,7 @@ pub struct Found {
     pub per_second: f64,
     /// The processor time of one operation. It does not depend on other programs' load on the machine.
     pub nanoseconds: f64,
-    /// Waits for a lock, per operation.
+    /// The number of waits for a lock, per operation.
     pub waits: f64,
 }
 

@@ -43,7 +43,7 @@ impl Work {
 pub struct Tier {
     region: Region,
     locks: &'static [Lock],
-    /// How often this process had to wait for a lock.
+    /// The number of times that this process had to wait for a lock.
     waits: Cell<u64>,
 }
 
