@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a command as an ordinary user of this machine, in a copy of this checkout in the user's home. The user may open
-# 1,024 files, has no sudo, and gets only two things from root: Rust and the settings of package managers. Creates the
-# user (called tester) if it does not exist. need.sh must have installed the packages that the command needs.
+# 1,024 files, has no sudo, and gets only Rust and the settings of package managers from root. Creates the user (called
+# tester) if it does not exist. need.sh must have installed the packages that the command needs.
 #
 # Usage, as root: as-user.sh COMMAND...        environment: AS_USER=name; the rest is passed on
 set -euo pipefail
@@ -89,7 +89,8 @@ their_path() {
     printf ':%s' "$home/.cargo/bin"
 }
 
-# A second run, perhaps from another checkout, would delete the files that the first run uses.
+# Allow only one run at a time: a second run, perhaps from another checkout, would delete the files that the first run
+# uses.
 exec 8>"$home/.pgcache.lock"
 flock --nonblock 8 || die "another as-user.sh is at work in $here: wait for it, or name another user with AS_USER=."
 

@@ -76,7 +76,7 @@ cluster=attached
 failed=0
 trap stop_cluster EXIT
 stop_cluster
-# Sweeps run only when a program calls for one, so that the programs meet expired rows.
+# Sweeps run only when a program calls cache_expire, so that the programs find expired rows.
 scripts/cluster.sh start "$cluster" 'pgcache.expire_interval = 0' 8>&-
 eval "$(scripts/cluster.sh env "$cluster")"
 for program in "$@"; do

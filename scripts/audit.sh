@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make audit`: checks all dependencies by deny.toml: licences, sources and bans, and advisories if their database can
-# be fetched.
+# `make audit`: checks all dependencies against deny.toml: licences, sources and bans, and advisories if their database
+# can be fetched.
 . "$(dirname "$0")/head.sh"
 need audit
 PATH=$PATH:$(scripts/cache-dir.sh)/tools/bin

@@ -3,9 +3,9 @@
 # system without Rust and a compiler. The last line of the output names the archive; the file with its checksum is
 # beside it.
 #
-# A library runs with the glibc that it was built with, and with newer versions. The archive records that version, so an
-# archive built on an older system runs on more systems. The script checks that no library needs a newer glibc than
-# PROMISED.
+# A library runs with the glibc version that it was built with, and with newer versions. So an archive that is built on
+# an older system runs on more systems. The archive records its glibc version. The script checks that no library needs a
+# newer glibc than PROMISED.
 #
 # Environment: MAJORS="15 16 17 18 19"
 . "$(dirname "$0")/head.sh"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make cassert`: runs the regression, isolation and session tests on a Postgres with assertions that also overwrites
-# freed memory. A second run discards catalog caches whenever possible (debug_discard_caches), and a third runs every
-# query that it can in a parallel worker (debug_parallel_query).
+# freed memory. A second run discards catalog caches whenever possible (debug_discard_caches). A third run executes
+# every query in a parallel worker if Postgres can (debug_parallel_query).
 #
 # Environment: PG=17 for another major that has a source package; PARTS, WITHOUT and SESSIONS as in test.sh.
 . "$(dirname "$0")/head.sh"

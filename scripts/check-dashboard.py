@@ -46,8 +46,8 @@ def panels():
 
 
 def selections():
-    """A query asks for the servers, databases and caches that were chosen, and a legend tells apart what it draws: the
-    same cache may be in many databases, and the same database on many servers."""
+    """Yields queries that ignore the chosen servers, databases or caches, and legends that do not distinguish their
+    lines: caches in several databases, and databases on several servers, may have the same name."""
     for panel, target in TARGETS:
         query, legend = target["expr"], target.get("legendFormat", "")
         wanted = set()
@@ -66,7 +66,7 @@ def selections():
 
 
 def sources():
-    """The variable that chooses a data source finds the one that is provisioned."""
+    """Yields an error if the variable for the data source does not match the provisioned data source."""
     kinds = [v["query"] for v in DASHBOARD["templating"]["list"] if v["type"] == "datasource"]
     if kinds != re.findall(r"^\s+type: (\S+)$", SOURCES, re.M):
         yield f"data sources: the variable is of {kinds}"
@@ -79,7 +79,8 @@ def variables():
 
 
 def promql():
-    """A recording rule for each query: promtool parses them all."""
+    """Yields promtool's errors about the queries. Each query becomes a recording rule, because promtool parses
+    rules."""
     queries = (query.replace("$__rate_interval", "5m") for query in QUERIES)
     rules = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(queries)]
     with tempfile.NamedTemporaryFile("w", suffix=".yml") as file:

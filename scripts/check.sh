@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs checks that are not part of the tests, because each needs its own system, server or program. Each file in
-# scripts/check has one check; it is sourced here, and its header says what it proves.
+# scripts/check is one check, which this script sources. The header of the file says what the check verifies.
 #
 # Usage: check.sh WHAT [ARGUMENT...]        `make WHAT-check` runs all but rust
 #

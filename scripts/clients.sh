@@ -55,7 +55,8 @@ fetch() {
     esac
 }
 
-# LANGUAGE HEADING [NUMBER]: the first block of that language under the heading of the page, or that with the number.
+# LANGUAGE HEADING [NUMBER]: prints the first block in the language under this heading of the page, or the block with
+# the number.
 block() {
     awk -v fence="\`\`\`$1" -v heading="## $2" -v number="${3:-1}" '
         /^```/ { inside = (under && $0 == fence && ++seen == number); next }
@@ -63,7 +64,7 @@ block() {
         /^## / { under = ($0 == heading) }' "$page"
 }
 
-# LANGUAGE HEADING: the same, changed to say what REDIS_URL says.
+# LANGUAGE HEADING: prints the same block with the address and the credentials of REDIS_URL.
 # shellcheck disable=SC2317 # run calls it
 configured() {
     local address=${REDIS_URL#redis://} shown
@@ -72,7 +73,7 @@ configured() {
     sed -e "s#redis://app:secret@localhost:6379/0#$REDIS_URL#; s#tcp://app:secret@localhost:6379#tcp://${address%/*}#; s#'database' => 0#'database' => ${address#*/}#" <<<"$shown"
 }
 
-# PROGRAM: runs it in the current folder, which is its own.
+# PROGRAM: runs the program in the current folder, which belongs to it alone.
 # shellcheck disable=SC2317 # run_at calls it, in a shell that can be ended
 run() {
     local python=$installed/clients-python java=(java -XX:TieredStopAtLevel=1 -cp "$installed/clients-java/classes:$installed/clients-java/lib/*")
@@ -88,7 +89,7 @@ run() {
             cp "$sources/python/celery_results.py" .
             "$python/venv/bin/python" celery_results.py
             ;;
-        # Prints each test and its result; the tests set the database by themselves, and report to the standard error.
+        # Print each test and its result. The tests choose the database themselves, and report on standard error.
         django-tests)
             REDIS_URL=${REDIS_URL%/*} PYTHONPATH=$python "$python/venv/bin/python" "$python/tests/runtests.py" \
                 --settings settings_of_tests --parallel 1 -v 2 cache.tests.RedisCacheTests 2>all || { cat all && false; }
@@ -124,7 +125,7 @@ run() {
 # shellcheck disable=SC2317 # run calls it
 with_gem() { if ruby -r"$1" -e '' 2>/dev/null; then echo ruby; else echo /usr/bin/ruby; fi; }
 
-# PROGRAM SERVER URL: runs it in a folder of its own; its output goes to `out`.
+# PROGRAM SERVER URL: runs the program in a separate folder, and writes its output to `out`.
 run_at() (
     mkdir -p "$work/$1/$2"
     cd "$work/$1/$2"
@@ -136,7 +137,7 @@ run_at() (
     timeout "$patience" bash -euo pipefail -c 'run "$1"' bash "$1" >out 2>err
 )
 
-# PROGRAM MODE CREDENTIALS NUMBER: checks it with a database of this number.
+# PROGRAM MODE CREDENTIALS NUMBER: checks the program with the Redis database of this number.
 check() {
     local name=$1 mode=$2 from verdict=FAILED failures=0 redis door
     from=$(date +%s%3N)
@@ -153,7 +154,8 @@ check() {
     [ $verdict = ok ]
 }
 
-# As the page says, with a database for each program besides, and a role that needs no password.
+# Starts the server with the page's configuration. Adds a Redis database for each program, and a role that needs no
+# password.
 start_door() {
     local caches=pgcache.resp number conf tables=0
     for ((number = 1; number <= count; number++)); do [ "${programs[number - 1]}" != celery-table ] || tables=$number; done
@@ -180,7 +182,7 @@ $(page=$recipes block sql 'A table and its cache')
 SQL
 }
 
-# LANGUAGE HEADING: the recipe, for this door and its cache.
+# LANGUAGE HEADING: prints the recipe with the address of this server and the database of its cache.
 recipe() {
     page=$recipes block "$1" "$2" | sed -e "s#localhost:6379/0#127.0.0.1:$door_port/$((count + 1))#" \
         -e "s#\"localhost\", 6379#\"127.0.0.1\", $door_port#; s#builder().protocol#builder().database($((count + 1))).protocol#"

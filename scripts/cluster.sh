@@ -20,7 +20,7 @@ data=$dir/data
 port=${PGCACHE_PORT:-54$PG_MAJOR}
 
 # Prints the pid of the server in this folder. If the server was killed, its pid may now belong to another process,
-# which pg_ctl would take for the server and stop. So `running` also checks the process's folder.
+# which pg_ctl would mistake for the server and stop. So `running` also checks the process's folder.
 server_pid() { as_server head -n 1 "$data/postmaster.pid" 2>/dev/null; }
 running() {
     local pid
@@ -40,7 +40,7 @@ make_cluster() {
     echo "include 'pgcache.conf'" | as_server tee -a "$data/postgresql.conf" >/dev/null
 }
 
-# Throwaway data needs no fsync. pg_cron connects as superuser through the socket.
+# Writes the configuration. Throwaway data needs no fsync. pg_cron connects as superuser through the socket.
 configure() {
     {
         echo "listen_addresses = ''"
@@ -60,7 +60,7 @@ configure() {
 start() {
     [ -e "$data/PG_VERSION" ] || as_server test -e "$data/PG_VERSION" || make_cluster
     running && return 0
-    # Postgres would not start while a process with the pid in the old pid file exists.
+    # Remove the pid file of a dead server, because Postgres does not start while any process has the pid in the file.
     ! as_server kill -0 "$(server_pid)" 2>/dev/null || as_server rm -f "$data/postmaster.pid"
     if ! as_server test -e "$data/pgcache.conf" || [ $# -gt 0 ]; then
         configure "$@"

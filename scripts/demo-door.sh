@@ -2,7 +2,7 @@
 # The second part of `make demo`: shows the Redis protocol in the demo's cluster, with the same keys in redis-cli and in
 # SQL.
 #
-# Usage: demo-door.sh        the cluster runs with pgcache.resp_socket = .../demo/door.sock
+# Usage: demo-door.sh        the cluster must run with pgcache.resp_socket = .../demo/door.sock
 . "$(dirname "$0")/head.sh"
 need server redis
 

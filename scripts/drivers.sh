@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the programs of docs/drivers.md exactly as printed there, with the real drivers, both directly and through
 # pgbouncer in transaction mode. Compares their output with the page. While a program waits for a line of input, the
-# server is stopped; it starts again after the program has noticed.
+# script stops the server. It starts the server again after the program has noticed.
 #
 # A program is the code in one language under one heading of the page.
 #
@@ -147,7 +147,7 @@ failed=0
 PGCACHE_PORT=$(free_port)
 export PGCACHE_PORT
 pooler_port=$(free_port)
-scripts/cluster.sh start $cluster "listen_addresses = '127.0.0.1'" 8>&- # JDBC knows no unix sockets
+scripts/cluster.sh start $cluster "listen_addresses = '127.0.0.1'" 8>&- # JDBC does not support unix sockets
 eval "$(scripts/cluster.sh env $cluster)"
 round direct
 start_pooler

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes random calls of every SQL function (t/tests/fuzz.rs), more than `make test` does, in databases of four
-# encodings, with and without preload. Also runs random statements, for which direct access and plans must give the same
+# encodings, with and without preload. Also runs random statements, to which direct access and plans must give the same
 # answers (t/tests/differential.rs). The same seed makes the same calls.
 #
 # Usage: fuzz-sql.sh [CALLS [SEED]]      default: 20000 calls in each database and a seed from the clock.

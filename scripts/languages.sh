@@ -14,8 +14,8 @@ lock_packages() {
     flock 8
 }
 
-# Fetches a language's packages, and copies the files that belong beside them. Fetches again only if the list names
-# others.
+# Fetches a language's packages, and copies the files that belong beside them. Fetches again only if the list has
+# changed.
 #   packages_of LANGUAGE LIST FILE... -- COMMAND...
 packages_of() {
     local language=$1 list=$2

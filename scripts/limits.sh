@@ -2,10 +2,10 @@
 # Sourced by env.sh and by the benchmarks: sets the same resource limits for every user. An ordinary user may open 1,024
 # files where root may open 20,000, and a session of the tests needs four.
 #
-#   need_files NUMBER 'who needs them'     says what is missing where even the hard limit is lower
+#   need_files NUMBER 'who needs them'     reports the shortage if even the hard limit is lower
 
-# This is enough for the tests and benchmarks. The hard limit itself may be a thousand million; with that, programs that
-# close every possible file descriptor take minutes to start.
+# This is enough for the tests and benchmarks. Do not use the hard limit, which may be a thousand million: programs that
+# close every possible file descriptor would take minutes to start.
 FILES_WANTED=16384
 
 # Raises a soft limit to the number, or to the hard limit if that is lower: raise n 16384
@@ -33,7 +33,7 @@ for variable in $(compgen -e PG | grep -vE '^(PG|PG_CONFIG|PGCACHE_.*|PGRX_.*|PG
 done
 unset variable PSQLRC PSQL_HISTORY
 
-# The time that pg_ctl waits for a server: its default of 60 s is too short on a busy machine.
+# Let pg_ctl wait longer for a server than its default of 60 s, which is too short on a busy machine.
 export PGCTLTIMEOUT=${PGCTLTIMEOUT:-180}
 
 # Fix the locale: the tests compare messages, and pg_ctl and perl complain about a locale that is set but not installed.

@@ -26,7 +26,7 @@ def prose(page):
 
 
 def anchors(page):
-    """As GitHub makes them: small letters, blanks as hyphens, no other punctuation."""
+    """Returns anchors as GitHub makes them: lower case, hyphens for blanks, no other punctuation."""
     headings = re.findall(r"^#+ (.*)$", prose(page), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -68,8 +68,8 @@ def tests():
 
 
 def parts():
-    """The session tests of each part exist. CONTRIBUTING.md has the quick parts in a table, and names the slow ones in the
-    paragraph after it."""
+    """Yields modules of session tests that a part names and that do not exist, and parts that CONTRIBUTING.md omits. It
+    must have the quick parts in a table, and the slow parts in the paragraph after the table."""
     rows = [row.split() for row in (ROOT / "scripts/parts").read_text().splitlines() if not row.startswith("#")]
     text = (ROOT / "CONTRIBUTING.md").read_text()
     table = re.search(r"^\| part \| runs \|\n.*?\n\n", text, re.M | re.S).group(0)
@@ -86,8 +86,9 @@ def differences(kind, there, listed):
 
 
 def proofs():
-    """The last column of SECURITY.md's tables: `life.rs`, `life.rs: a_test, the_start_of_another_...`, and after it
-    `a_third_test` of the same file, are tests in t/tests; a path is a path of the checkout."""
+    """Yields tests that the last column of SECURITY.md's tables names and that do not exist. `life.rs` and `life.rs:
+    a_test, the_start_of_another_...` name tests in t/tests, and a later `a_third_test` is in the same file. A path is
+    relative to the checkout."""
     rows = re.findall(r"^\|.*\| ([^|]*`[^|]*) \|$", (ROOT / "SECURITY.md").read_text(), re.M)
     for code in (code for proof in rows for code in re.findall(r"`([^`]+)`", proof)):
         if re.match(r"(crates|scripts|specs|sql)/", code):

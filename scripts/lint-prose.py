@@ -31,7 +31,7 @@ BUILT = {".git", "build", "node_modules", "target", "vendor", "venv"}
 
 
 class Pattern(NamedTuple):
-    """A phrase, and the words to use in its place. One that `starts` a sentence is allowed in headings."""
+    """A phrase, and the words to use instead. If it `starts` a sentence, it is allowed in headings."""
 
     name: str
     regex: str
@@ -145,7 +145,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 
 class Block(NamedTuple):
-    """Some sentences: a paragraph, a cell, a comment, a text in quotes."""
+    """A unit of text that is searched as a whole: a paragraph, a cell, a comment or a quoted text."""
 
     line: int
     text: str
@@ -170,7 +170,7 @@ def find(path, blocks):
 
 
 def joined(lines):
-    """Neighbours among (line, text) become one block; an empty line ends it."""
+    """Joins texts on consecutive lines to blocks. An empty text ends a block."""
     block = []
     for number, text in [*lines, (-1, "")]:
         if block and (number != block[-1][0] + 1 or not text.strip()):
@@ -185,7 +185,7 @@ def line_of(text, at):
 
 
 def markdown(text):
-    """Paragraphs, list items, cells; no code, no targets of links."""
+    """Yields paragraphs, list items and cells, without code and without the targets of links."""
     blank = lambda match: re.sub(r"[^\n]", " ", match[0])
     text = re.sub(r"^ *```.*?^ *```$|<!--.*?-->", blank, text, flags=re.M | re.S)
     text = re.sub(r"(?<=\])\([^)\s]*\)", "", text)
@@ -217,7 +217,7 @@ SQL = re.compile(r"--(?P<line>[^\n]*)|/\*(?P<block>.*?)\*/|'(?P<text>(?:[^']|'')
 
 
 def scanned(text, tokens):
-    """(comments, texts in quotes) of a file."""
+    """Returns the comments and the quoted texts of a file."""
     lines, comments, texts = [], [], []
     for match in tokens.finditer(text):
         number, groups = line_of(text, match.start()), match.groupdict()
@@ -231,7 +231,7 @@ def scanned(text, tokens):
 
 
 def python(text):
-    """Comments and docstrings."""
+    """Yields comments and docstrings."""
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     yield from joined((token.start[0], token.string[1:]) for token in tokens if token.type == tokenize.COMMENT)
     for node in ast.walk(ast.parse(text)):
@@ -240,7 +240,7 @@ def python(text):
 
 
 def marked(text, comment):
-    """Comments to the end of a line."""
+    """Yields comments that end with their line."""
     lines = enumerate(text.split("\n"), 1)
     found = ((number, re.search(comment, line)) for number, line in lines)
     return joined((number, match[1]) for number, match in found if match)
@@ -270,14 +270,14 @@ def comments(path, text):
 
 
 def newest():
-    """The scripts of the version that is being made."""
+    """Returns the SQL scripts of the version in development."""
     version = re.search(r"^default_version = '(.*)'", (ROOT / "pgcache.control").read_text(), re.M)[1]
     upgrades = ROOT.glob(f"sql/pgcache--*--{version}.sql")
     return {f"sql/pgcache--{version}.sql", *(str(script.relative_to(ROOT)) for script in upgrades)}
 
 
 def read_by_users(path, text, scripts):
-    """The blocks that must be clean."""
+    """Returns the blocks that must be free of findings, because users read them."""
     name = str(path)
     if name == "CHANGELOG.md":  # sections of older versions stay as they are
         return markdown("\n## ".join(text.split("\n## ")[:2]))
@@ -291,7 +291,8 @@ def read_by_users(path, text, scripts):
 
 
 def files():
-    """Each text file of the checkout, without git, which refuses a checkout that another user owns."""
+    """Yields each text file of the checkout. Does not use git, because git refuses a checkout that another user
+    owns."""
     for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(set(folders) - BUILT)
         for path in (Path(folder, name) for name in sorted(names)):
@@ -301,7 +302,8 @@ def files():
 
 
 def check():
-    """(findings in the text for users, in the sources, their numbers by pattern, exceptions without a use)"""
+    """Returns the findings in text for users, the findings in the sources, their numbers by pattern, and the unused
+    exceptions."""
     scripts, clean, left, used = newest(), [], [], set()
     for path, text in files():
         for finding in find(str(path), read_by_users(path, text, scripts)):

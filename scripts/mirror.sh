@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the mirror from which the machine gets its own suite, whatever the format of its package sources. With
-# -security, prints the mirror of the suite's security archive, or nothing.
+# Prints the mirror of the machine's own suite, in whichever format its package sources are configured. With -security,
+# prints the mirror of the suite's security archive, or nothing.
 . "$(dirname "$0")/head.sh"
 . /etc/os-release
 

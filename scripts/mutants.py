@@ -6,7 +6,7 @@ both bodies and a switch, so that all mutants need only one build. A mutant that
 one.
 
 Usage: mutants.py SEED COUNT FOLDER CHECK...    CHECK is the command that compiles FOLDER, with messages in JSON.
-Prints a line for each mutant: its name, place, what it replaces, and the test modules that look at its file.
+Prints a line for each mutant: its name, its position, the replacement, and the test modules that cover its file.
 """
 
 import json
@@ -57,7 +57,7 @@ def found():
 
 
 def is_fault(mutant):
-    """Returns whether it changes code that only a deliberate fault runs."""
+    """Returns whether the mutant changes code that runs only under a deliberate fault."""
     span = mutant["span"]
     lines = pathlib.Path(mutant["file"]).read_text().splitlines()[span["start"]["line"] - 1 : span["end"]["line"]]
     return mutant["genre"] != "FnValue" and any("ault::" in line for line in lines)
@@ -72,12 +72,12 @@ def place(position):
 
 
 def offset(lines, position):
-    """Of a line and column from 1, columns in characters."""
+    """Returns the offset of a position whose line and column count from 1. A column counts characters."""
     return sum(len(line) for line in lines[: position["line"] - 1]) + position["column"] - 1
 
 
 def body_of(text):
-    """Returns where the body of a function begins that ends with the text: the brace that its last one closes."""
+    """Returns the offset at which a function's body begins: the brace that the last brace of the text closes."""
     body, opening, at = 0, [], 0
     while at < len(text):
         if text.startswith("//", at):
@@ -131,7 +131,7 @@ def copy_tree(tree):
 
 
 def with_faults(source, names):
-    """Returns the source with these faults behind the last one of its table, which the macro `faults!` holds."""
+    """Returns the source with these faults added at the end of its table, in the macro `faults!`."""
     lines = source.splitlines(keepends=True)
     try:
         end = lines.index("}\n", lines.index("faults! {\n"))
@@ -141,7 +141,7 @@ def with_faults(source, names):
 
 
 def write(tree, drawn):
-    """Changes the functions from the last to the first, so that places stay valid."""
+    """Changes the functions from the last to the first, so that the positions of the others stay valid."""
     (tree / FAULTS).write_text(with_faults(FAULTS.read_text(), drawn))
     for file in {mutant["file"] for mutant in drawn.values()}:
         text = pathlib.Path(file).read_text()
@@ -152,7 +152,7 @@ def write(tree, drawn):
 
 
 def broken(tree, check, drawn):
-    """Returns the names of mutants in whose files, and functions if known, an error is."""
+    """Returns the names of the mutants whose file, and function if known, has a compiler error."""
     done = subprocess.run(check, cwd=tree, capture_output=True, text=True)
     if done.returncode == 0:
         return set()

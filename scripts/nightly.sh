@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a command with rustup's nightly toolchain first on the PATH. `cargo +nightly` is not enough, because the cargo
+# Runs a command with rustup's nightly toolchain first on the PATH. `cargo +nightly` does not suffice, because the cargo
 # that builds pgcache may not come from rustup.
 #
 # Usage: nightly.sh COMMAND...

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Prints the path of the pg_config of the Postgres to build for. Installs nothing, and the path need not exist yet
-# (need.sh server creates it). The choice, in this order:
+# Prints the path of the pg_config of the Postgres to build for. Installs nothing. The path need not exist yet, because
+# need.sh server creates it. The choice, in this order:
 #   PG_CONFIG=/path/to/pg_config   exactly that one
-#   PG=17                          that major: an installed one, else a package, else the source build
-#   pg_config on the PATH          when it has the headers of a server beside it
+#   PG=17                          that major: installed, from a package, or built from source
+#   pg_config on the PATH          if the headers of its server are installed
 #   the distribution's own major
 set -euo pipefail
 

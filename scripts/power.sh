@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Shows that the tests detect the defects that they are meant to detect. The library is built with the cargo feature
-# `pauses`, in a separate stage, and is broken in two ways:
+# Verifies that the tests detect defects. Builds the library with the cargo feature `pauses`, in a separate stage, and
+# breaks it in two ways:
 #
-# - by deliberate faults, one after the other (src/pg/session/fault.rs). Each names the test that must fail. Before that
-#   the same tests must pass without a fault.
-# - by mutants of the code that keeps caches coherent (scripts/mutants.py), drawn by a seed. The test modules of a
-#   mutant's file run until one fails.
+# - by deliberate faults, one after the other (src/pg/session/fault.rs). Each names the test that must fail. Before the
+#   faults, the same tests must pass without a fault.
+# - by mutants of the code that keeps caches coherent (scripts/mutants.py), which a seed selects. For each mutant, the
+#   test modules of its file run until one fails.
 #
 # Usage: power.sh [FAULT...]      all faults, and mutants, if none is named
 #
@@ -57,7 +57,7 @@ program=$PGCACHE_RUN/sessions
 # Prints the folder in which cargo runs the tests of a package.
 in_tests() (cd "$ROOT/t" && "$@")
 
-# TEST: returns whether the test left something behind on its server (t/src/handback.rs), and forgets that.
+# TEST: returns whether the test left something behind on its server (t/src/handback.rs), and clears the record.
 left_behind() {
     local file=$PGCACHE_RUN/leftovers
     grep -q "^$1: " "$file" 2>/dev/null && sed -i "/^$1: /d" "$file"
@@ -69,7 +69,7 @@ try_fault() {
     PGCACHE_FAULT=$1 timeout "$limit" nice "$program" --test-threads 2 --exact "$2" >"$log" 2>&1 || status=$?
     case $status in
         0) if left_behind "$2"; then seen='seen, left behind'; else seen='NOT SEEN'; fi ;;
-        101) seen=seen ;; # as a failed test ends
+        101) seen=seen ;; # the status after a failed test
         124) seen='seen, by its time' ;;
         *) seen='DID NOT RUN' ;;
     esac
@@ -87,7 +87,7 @@ try_mutant() {
             0) continue ;;
             101)
                 where=$(sed -n 's/^test \(.*\) \.\.\. FAILED$/\1/p' "$log" | head -n 1)
-                # The test shows nothing if it also fails without the mutant.
+                # Run the test without the mutant: if it fails there, too, its failure says nothing about the mutant.
                 if nice "$program" --exact "$where" >"$log.without" 2>&1; then seen=seen; else seen='FAILS ANYWAY'; fi
                 ;;
             124) seen='seen, by its time' where=$module ;;

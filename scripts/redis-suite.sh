@@ -4,8 +4,8 @@
 # into the checkout.
 #
 # t/redis-suite/units names the files of each suite. t/redis-suite/left-out lists files and tests that are not run, each
-# with the sentence of docs/door.md that explains the difference. The run fails if any other test fails, if the page
-# lacks such a sentence, if a suite lacks a listed test, or if a suite has a file that neither list names.
+# with the sentence of docs/door.md that explains the difference. The run fails if a test that is not listed fails, if
+# the page lacks a sentence, if a suite lacks a listed test, or if a suite has a file that neither list names.
 #
 # Usage: redis-suite.sh [SUITE-STORAGE...]     redis-memory redis-table valkey-memory valkey-table; all if none is named
 #
@@ -82,7 +82,7 @@ check_sentences() {
     return $wrong
 }
 
-# SUITE STORAGE: checks that every file of tests is named, and no others.
+# SUITE STORAGE: checks that the lists name exactly the suite's test files.
 check_units() {
     diff <(lines_for "$1" "$2" $lists/units | cut -f 1 | sort) \
         <(cd "$cache/$1/tests" && find unit -name '*.tcl' -not -path '*/moduleapi/*' -not -path '*/cluster/*' -not -name '*-common.tcl' |
@@ -106,7 +106,7 @@ run_suite() {
     stop_all
     sed -i 's/\x1b\[[0-9;]*m//g' "$log"
     passed=$(grep -c '^\[ok\]' "$log" || true)
-    # The suite names a failed test where it runs, and an error outside a test in the summary.
+    # The suite reports a failed test as soon as it fails, and an error outside a test in the summary.
     sed -nE -e 's/^\[err\]: (.*) in tests\/[^ ]*$/\1/p' -e 's/^\[TIMEOUT\].*/timeout/p' \
         -e 's/^\[exception\]: (.*)/\1/p' "$log" | sort -u >"$work/failed"
     failed=$(wc -l <"$work/failed")

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Prints a PATH on which all Rust programs that pgcache needs are new enough: the caller's PATH, if necessary with one
 # of these folders in front. Fails if none of them suffices; then run need.sh rust.
-#   rust/bin in cache-dir.sh       what need.sh fetched, or links to what it installed behind an older Rust
-#   /usr/lib/rust-1.NN/bin         Ubuntu's versioned packages, which put nothing newer on the PATH
+#   rust/bin in cache-dir.sh       the Rust that need.sh fetched, or links to an installed Rust that an older one hides
+#   /usr/lib/rust-1.NN/bin         Ubuntu's versioned packages, whose programs are not on the PATH
 #
-# Usage: rust-path.sh [oldest]       oldest: prints only the version that is asked for
+# Usage: rust-path.sh [oldest]       oldest: prints only the required version
 set -euo pipefail
 
-oldest=1.96 # what pgrx 0.19 asks for
+oldest=1.96 # the oldest version that pgrx 0.19 supports
 
 new_enough() {
     local version

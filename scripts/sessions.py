@@ -2,9 +2,9 @@
 """Runs the program of the session tests and reports: a line for each test, failures with their output, the ten slowest
 tests, and leftovers of tests on their servers.
 
-A test that takes longer than BUDGET seconds must be listed in t/slow with a reason; otherwise it fails. The budget is
-for a test that has a core to itself: it grows with the number of tests and the load for each core; above CROWDED no
-test is judged.
+A test that takes longer than BUDGET seconds must be listed in t/slow with a reason; otherwise it fails. The budget
+holds for a test that has a core to itself. It grows with the number of tests and the load for each core; above CROWDED
+no test fails because of its time.
 
 Usage: sessions.py RUN PROGRAM [libtest's arguments]      RUN: the folder of the servers (PGCACHE_RUN)
 """
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUDGET = 5.0
 CROWDED = 4.0
 SLOWEST = 10
-# More tests than cores: most of a test's time is a wait for a server, a lock or a commit.
+# Run more tests at a time than cores, because a test mostly waits for a server, a lock or a commit.
 EACH = 2
 THREADS = EACH * len(os.sched_getaffinity(0))
 
@@ -50,7 +50,7 @@ def events(words):
 
 
 def run(program, arguments):
-    """All results by test, and what the failed ones printed."""
+    """Runs the program. Returns the seconds of each test, and the output of each failed test."""
     own = [] if "--test-threads" in arguments else ["--test-threads", str(THREADS)]
     seconds, failed, ended = {}, {}, False
     words = [program, *arguments, *own, "-Z", "unstable-options", "--format=json", "--report-time"]
@@ -75,7 +75,8 @@ def run(program, arguments):
 
 
 def wait_for_servers(run):
-    """Each server's folder goes when its server has been stopped and its log has been looked at."""
+    """Waits until the tests' servers have ended. A server's folder is removed after the server has stopped and its log
+    has been checked."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         if not [name for name in os.listdir(run) if name[:1].isdigit()]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a copy of the server in the run folder and installs the extension there, so that the tests need neither root nor
 # the system's folders. Postgres finds its libraries and its share folder relative to the executable. So the script
-# copies the programs, and links everything else under the same absolute paths.
+# copies the programs, and links all other files under the same absolute paths.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 
@@ -22,7 +22,7 @@ if ! [ -e "$STAGE/origin" ] || ! cmp -s <(origin) "$STAGE/origin"; then
     mirror "$("$PG_CONFIG" --bindir)" --dereference
     mirror "$pkglibdir" --symbolic-link
     mirror "$sharedir" --symbolic-link
-    # The tests must neither use an installed pgcache nor write to it through a link.
+    # Removes the links to an installed pgcache, which the tests must neither use nor overwrite.
     find "$STAGE" -name 'pgcache*' -type l -delete
     origin >"$STAGE/origin"
 fi

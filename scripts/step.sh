@@ -36,8 +36,8 @@ step() {
 }
 
 # Prints "PASSED FAILED" for a log of pg_regress, pg_isolation_regress, cargo test or sessions.py. In the logs of the
-# first two, a test's line is "test name ... ok 12 ms" up to Postgres 15 and "ok 1 - name 12 ms" from 16 on. In the
-# others only the summary counts.
+# first two, a test's line is "test name ... ok 12 ms" up to Postgres 15 and "ok 1 - name 12 ms" from 16 on. Of the
+# other logs only the summary counts.
 results() {
     awk '
         /^(test|    ) .* \.\.\. ok +[0-9]+ ms/ || /^ok [0-9]+ .* ms$/      { passed++ }

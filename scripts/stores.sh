@@ -102,7 +102,7 @@ check() {
     local store=$1 status=0
     psql -X -q -c "CREATE DATABASE store_$store"
     psql -X -q -d "store_$store" -c 'CREATE EXTENSION pgcache'
-    # Do not add `||` to this command: a failure in the function before it would then not end the function.
+    # Do not add `||` to this command, because bash would then ignore errexit in the function that it runs.
     set +e
     (
         set -e

@@ -6,9 +6,11 @@
 # Environment: MAJORS="15 17" for fewer.
 . "$(dirname "$0")/head.sh"
 unset PG_CONFIG
-# `make test` runs only a part of the calls that each change of a definition interrupts; here all run.
+# `make test` combines each change of a definition with only some of the calls that it can interrupt; here all
+# combinations run.
 export PGCACHE_DEFINITIONS=all
-# Likewise, run more of the random commands that Redis and the crate `resp`, or Redis and a server, must answer alike.
+# Likewise, send more of the random commands to which Redis and the crate `resp`, or Redis and a server, must give equal
+# replies.
 export RESP_COMMANDS=1000000 PGCACHE_STORM_SECONDS=15 FUZZ_SECONDS=30 PARTS=all
 failed=0 tested=0 lines=()
 

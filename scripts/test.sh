@@ -40,8 +40,8 @@ for row in "${rows[@]}"; do
 done
 need_files 4096 'make test'
 
-# Parts that did not run, because they cannot run here or their sources have not changed. They are listed at the end and
-# are no failure.
+# Parts that did not run, because they cannot run here or because their sources have not changed. The end of the output
+# lists them; they do not count as failures.
 absent=()
 passed=0 failed=0 seconds=() started=false
 
@@ -76,7 +76,7 @@ many_tests() {
 }
 
 # KIND 'FILE OR FOLDER ...' NAME COMMAND...: runs a step of that kind whose outcome depends only on these files. The
-# step does not run again until one of them changes. The stamps are in build/, so a new clone has none.
+# step does not run again until one of the files changes. The stamps are in build/, so in a new clone every step runs.
 deterministic() {
     local kind=$1 inputs=$2 name=$3 stamp=$ROOT/build/stamps/$3 sum before=$failed
     # shellcheck disable=SC2086 # words
@@ -124,14 +124,14 @@ served() {
 }
 
 # Runs pg_regress and the isolation tests: 'conf line' [arguments of make]. regress-parallel is for a Postgres with
-# assertions (cassert.sh): it runs each query that it can in a parallel worker.
+# assertions (cassert.sh): it runs each query in a parallel worker if Postgres can.
 regress_part() {
     many_tests "$part" served "$@" ISOLATION=
     many_tests "${part/regress/isolation}" served "$@" REGRESS=
 }
 
-# Runs pg_regress with no catalog caches, as if another session changed the catalogs at every opportunity. A file takes
-# minutes.
+# Runs pg_regress without catalog caches, as if another session changed the catalogs at every opportunity. One file
+# takes minutes.
 
 discarding() {
     served '' REGRESS=install ISOLATION=
@@ -140,8 +140,8 @@ discarding() {
 }
 
 # Runs session tests: PRELOAD TABLE_PATH [libtest's arguments]. All tests must pass with and without preload, and with
-# direct access and plans, because the tier and the path change only speed. `few-*` runs the modules for which the path
-# or the preload matters: those in which random statements and storms have found defects with plans, and those where
+# direct access and plans, because the tier and the path affect only speed. `few-*` runs the modules for which the path
+# or the preload matters: modules whose random statements and storms have found defects with plans, and modules in which
 # Postgres locks replace leases. Servers of the Redis protocol preload the library themselves and choose no path, so
 # their tests run once.
 session_part() {
@@ -182,7 +182,7 @@ miri_tests() {
     deterministic many_tests 'crates/store crates/resp Cargo.lock' miri miri
 }
 
-# Sends random commands to Redis and to a model behind the crate `resp`. RESP_COMMANDS is their number.
+# Sends random commands to Redis and to a model behind the crate `resp`. RESP_COMMANDS sets the number of commands.
 against_redis() { cargo_test --package pgcache-resp --test differential -- --ignored; }
 
 # Tests the crates that do not link with Postgres, including their models.
@@ -265,7 +265,7 @@ stores() {
     many_tests stores scripts/stores.sh "${names[@]}"
 }
 
-# NAME: runs the test with this name, of whatever kind it is.
+# NAME: runs the test with this name, of any kind.
 one() {
     local part=one
     if [ -e "sql/$1.sql" ]; then

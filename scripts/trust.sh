@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # `make trust`: runs the long checks of `make cassert` and `make valgrind`, and the tests on Postgres 16 and 17, part by
-# part. Each finished part adds a line to build/trust/results: part, passed, failed, seconds, commit. A new run skips
-# the parts that have a line for the same commit, so a run may be stopped at any time. The output ends with the table of
-# all lines; a part without a line did not run, or could not run.
+# part. Each finished part adds a line to build/trust/results: part, passed, failed, seconds, commit. A run may be
+# stopped at any time, because a new run skips the parts that have a line for the same commit. The output ends with the
+# table of all lines; a part without a line has not run, or cannot run here.
 #
 # Usage: trust.sh [PART...]      all parts, if none is named; trust.sh table prints the table and runs nothing
 #

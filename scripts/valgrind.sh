@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make valgrind`: runs the regression tests on a server under valgrind's memcheck, with direct access and with plans.
-# Fails if memcheck finds a fault below a frame of pgcache. Faults in Postgres alone are only counted and shown. A
-# Postgres with assertions informs valgrind which parts of its memory are free and which are not yet written.
+# Fails if memcheck finds a fault below a frame of pgcache. Faults in Postgres alone are only counted and shown. Uses a
+# Postgres with assertions, because it informs valgrind which parts of its memory are free or not yet written.
 #
 # Environment: PG=17 for another major that has a source package; REGRESS="entries fetch" for fewer files;
 # SESSIONS="fetch:: leases::" for session tests as well, PARTS=sessions for these alone.
@@ -13,11 +13,11 @@ need_files 4096 'make valgrind'
 
 found=$RUN/memcheck
 export PGCACHE_POSTGRES=$found/postgres PGCTLTIMEOUT=600
-# The test of leases uses three times as many keys as leases exist at the default pgcache.hot_size, instead of a hundred
-# times as many.
+# Lets the test of leases use three times as many keys as there are leases at the default pgcache.hot_size, instead of a
+# hundred times as many.
 export PGCACHE_LEASE_KEYS=3000
 
-# Replaces the server's program by valgrind, with one log for each process.
+# Replaces the server's program with valgrind, with one log for each process.
 write_wrapper() {
     rm -rf "$found"
     mkdir -p "$found/logs"

@@ -24,7 +24,7 @@ stop_all() {
     rm -rf "$work"
 }
 
-# MODE: runs the program, whose manager keeps its log from run to run.
+# MODE: runs the program. Its transaction manager keeps its log from run to run.
 program() {
     local store=ObjectStoreEnvironmentBean
     java -XX:TieredStopAtLevel=1 -Djava.util.logging.config.file=/dev/null \
@@ -47,7 +47,7 @@ mkdir -p "$work"
 PGCACHE_PORT=$(free_port)
 export PGCACHE_PORT
 scripts/cluster.sh start $cluster "listen_addresses = '127.0.0.1'" 'max_prepared_transactions = 10' \
-    "shared_preload_libraries = 'pgcache'" 8>&- # JDBC knows no unix sockets
+    "shared_preload_libraries = 'pgcache'" 8>&- # JDBC does not support unix sockets
 eval "$(scripts/cluster.sh env $cluster)"
 for database in xa_one xa_two; do
     psql -X -q -c "CREATE DATABASE $database"

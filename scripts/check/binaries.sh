@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Proves that the archive of `make binaries` is complete: on a clean base system with Postgres but without Rust and a
+# Verifies that the archive of `make binaries` is complete: on a clean base system with Postgres but without Rust and a
 # compiler, its checksums match, install.sh installs it, and the extension works without preload, with preload, and
 # after a restart. If install.sh refuses to install, it must say why.
 #
-# Usage: check.sh binaries [ARCHIVE]        environment: SUITE=bookworm or trixie, whose own Postgres it is tried in,
+# Usage: check.sh binaries [ARCHIVE]        environment: SUITE=bookworm or trixie, with whose Postgres it is tested,
 #                                           with all other majors that the archive has and this machine can have;
 #                                           MAJORS="15 16 17 18 19" to make the archive. Needs root.
 . scripts/base.sh

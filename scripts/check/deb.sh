@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Proves that the Debian package is complete: on a clean base system it installs with its dependencies, the extension
+# Verifies that the Debian package is complete: on a clean base system it installs with its dependencies, the extension
 # works with and without preload, survives a restart, and is removed without leftovers.
 #
 # Usage: check.sh deb [FILE]        environment: PG, PG_CONFIG as in the Makefile, for a package for this machine's
@@ -11,7 +11,7 @@
 
 work_for deb-check 6000
 
-# The caller needs only the last line of `make deb`; the log is for the reader.
+# Print only the last line of `make deb`, which the caller needs, and keep the whole output in the log.
 build_here() {
     need server
     file=$(scripts/deb.sh | tee >(cat >&2) | tail -n 1)

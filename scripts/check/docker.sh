@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # Tests docker/ without a registry. The files must pass their linters. The image must build, refuse to start without a
 # password, start as its own user, be healthy, take its settings from the environment, sweep, run pg_cron's job and the
-# demo, and keep its entries over a restart. Then a real exporter must have every metric that the alerts and the
-# dashboard name, and a real Prometheus must report, by the rules in docker/, that the server is down.
+# demo, and keep its entries over a restart. Then a real exporter must export every metric that the alerts and the
+# dashboard name. With the rules in docker/, a real Prometheus must report that the server is down.
 #
 # Does not use Docker: buildah reads the same Dockerfile, in a chroot, and debootstrap makes the base image.
 #

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Proves that a new user needs only two commands: on a clean Debian or Ubuntu with only git, make and sudo, a clone of
+# Verifies that a new user needs only two commands: on a clean Debian or Ubuntu with only git, make and sudo, a clone of
 # HEAD runs `make demo`, `make test` and `make clean`, as root and as an ordinary user with sudo and ordinary limits.
 # Afterwards no process may remain, and the clone must be unchanged.
 #

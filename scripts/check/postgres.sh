@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Proves that pgcache does not change the rest of the server: Postgres' own regression and isolation tests give the same
-# results with pgcache preloaded (and its worker on) as without it.
+# Verifies that pgcache does not change the rest of the server: Postgres' own regression and isolation tests must give
+# the same results with pgcache preloaded (and its worker on) as without it.
 #
 # The tests come from the source package of this major, the server and pg_regress from PG_CONFIG; only regress.so is
-# compiled. If a test fails in both runs, the machine is at fault. If its results differ, pgcache is at fault.
+# compiled. If a test fails in both runs, the cause is the machine. If its results differ, the cause is pgcache.
 #
 # With `attached`, pgcache is preloaded in both runs, and all plain tables get the columns of a cache
 # (postgres-attached/tables.sql). In the second run the tables are attached as caches, and the tables of test_setup
@@ -21,8 +21,8 @@ pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/../..
 work=$RUN/postgres-tests
 ours=scripts/postgres-attached
 
-# Keeps only the folder with the tests, because the whole tree is ten times as large. If the tests are of another minor
-# version, those fail whose behaviour has been fixed in between.
+# Keeps only the folder with the tests, because the whole tree is ten times as large. If the tests belong to another
+# minor version, tests of behaviour that was fixed in between fail.
 fetch_tests() {
     [ ! -e "$source/regress/parallel_schedule" ] || return 0
     scripts/source-package.sh "postgresql-$PG_MAJOR" "postgresql-$PG_MAJOR" "$source.whole" || return
@@ -32,7 +32,7 @@ fetch_tests() {
     mv "$source.whole/src/test" "$source" && rm -rf "$source.whole"
 }
 
-# Adds a test to each schedule that prepares the database before all other tests; in the regression schedule it runs
+# Adds a test to each schedule, which prepares the database before all other tests. In the regression schedule it runs
 # after test_setup.
 lay_out_attached() {
     local regress=$work/regress isolation=$work/isolation
@@ -70,8 +70,8 @@ in_cluster() (
     as_server env PATH="$PATH" PGHOST="$PGHOST" PGPORT="$PGPORT" PGUSER="$PGUSER" "$@"
 )
 
-# NAME KIND PROGRAM SCHEDULE DATABASE: runs a suite. pg_regress fails if one test fails, which is no failure here,
-# because only the comparison counts.
+# NAME KIND PROGRAM SCHEDULE DATABASE: runs a suite. Ignores the failure of pg_regress after a failed test, because only
+# the comparison counts.
 suite() {
     local name=$1 kind=$2 status=0
     as_server mkdir -p "$work/$name-$kind" || return
@@ -93,7 +93,7 @@ run() {
         scripts/cluster.sh remove postgres-check
 }
 
-# Writes down how many tables could be attached, and why the others could not.
+# Writes to a file how many tables could be attached, and why the other tables could not.
 tables_of() {
     local database
     for database in regression isolation_regression; do

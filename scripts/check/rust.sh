@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Tests, without a network, how need.sh finds or installs Rust on many kinds of systems, and its message if it cannot.
-# apt, cargo and rustup are replaced by stand-ins; all other programs are the machine's. fresh-check proves that the
-# packages themselves work.
+# apt, cargo and rustup are replaced by stand-ins; all other programs are the machine's. fresh-check tests the packages
+# themselves.
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -20,8 +20,8 @@ stand_in() {
 }
 
 # Makes a system with a stand-in for apt. It offers the packages in $system/offers (NAME VERSION), and after an update
-# also those in $system/later. It installs a package by making programs of that version. It removes nothing: it refuses
-# the packages in $system/conflicts.
+# also those in $system/later. It installs a package by making programs of that version. It refuses the packages in
+# $system/conflicts, whose installation would remove other packages.
 new_system() {
     system=$work/$1
     mkdir -p "$system/bin" "$system/cache" "$system/installed" "$system/usr"
@@ -101,7 +101,7 @@ case $1 in env | apt-get | true) exec "$@" ;; -n) exec "$2" ;; esac
 STUB
 }
 
-# Makes the file that the stand-in for curl delivers.
+# Makes the file that the stand-in for curl downloads.
 site_has() {
     stand_in curl <<STUB
 #!/bin/bash

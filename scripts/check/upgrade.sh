@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Proves that an upgrade to another Postgres major works. Stages pgcache for both servers, moves a cluster with caches
-# of every kind by pg_upgrade (`--check`, then copies and links) and by dump and restore, and checks the contents on the
-# new server (t/tests/upgrade.rs, t/tests/dump.rs).
+# Verifies that an upgrade to another Postgres major works. Stages pgcache for both servers, upgrades a cluster with
+# caches of every kind with pg_upgrade (`--check`, then copies and links) and with dump and restore, and checks the
+# contents on the new server (t/tests/upgrade.rs, t/tests/dump.rs).
 #
 # Environment: FROM=15 TO=17 for other majors; either may be the path of a pg_config. The new server must not have been
 # released before the old server, because it would not know what a minor release has added to the catalogs.

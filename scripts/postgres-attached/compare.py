@@ -17,15 +17,17 @@ from typing import NamedTuple
 COUNT = re.compile(r"\((\d+) rows?\)")
 LIVE = r"(?:\w+\.)?pgcache\.live\([^()]*\)"
 
-# Rows of the catalogs and of event triggers about our triggers. One result of the test `triggers` omits their names.
+# Rows about pgcache's triggers in the catalogs and in the output of event triggers. One result of the test `triggers`
+# omits the names of the triggers.
 OURS = re.compile(r"\bpgcache_(columns|record|record_truncate)\b|^ trgfire3 +\| [AD]$")
 
-# Functions of the tests that print their rows. The order of a scan's conditions decides which rows they get.
+# Functions of the tests that report the rows that they get. The order of a scan's conditions decides which rows these
+# are.
 LEAKS = re.compile(r"\b(f_leak|leak2?|snoop)\(")
 
-# The name of an output (or of none: all outputs), a pattern in it, and the text in its place.
+# The name of an output (empty for all outputs), a pattern, and the text that replaces it.
 TEXTS = [
-    # Oids.
+    # OIDs.
     ("", r"\bpg_toast_\d+", "pg_toast_N"),
     ("rules", r"^ +\d{5} \| r ( *)\| +\d{5}$", " N | r | N"),
     # ALTER TYPE of a key's column is refused.
@@ -35,7 +37,7 @@ TEXTS = [
         r"DETAIL:  trigger pgcache_columns on table .*\n",
         "",
     ),
-    # Event triggers list our triggers, and number all objects.
+    # Event triggers list pgcache's triggers, and number all objects.
     ("event_trigger", r"^NOTICE:  DROP: .* type=trigger identity=pgcache_.*\n", ""),
     ("event_trigger", r"\| +\d+ \| +\| *$", "| N ||"),
     # Expired rows of onek violate a new unique constraint, so later statements do not find it.
@@ -66,7 +68,7 @@ class Table(NamedTuple):
 
 
 def is_header(lines, number):
-    """Whether a table begins at this line. A frame around a comment is not a table."""
+    """Returns whether a table begins at this line. A frame around a comment is not a table."""
     if number + 1 >= len(lines) or not re.fullmatch(r"-+(\+-+)*", lines[number + 1]):
         return False
     header, ruler = lines[number], lines[number + 1]
@@ -110,7 +112,7 @@ def without_padding(row):
 
 
 def of_table(table):
-    """Returns the rows in one order. Of an estimate and the true number beside it, only the latter remains."""
+    """Returns the rows in one order. Of an estimate and the true number beside it, keeps only the true number."""
     header = without_padding(table.header)
     rows = [without_padding(row) for row in table.rows if not OURS.search(row)]
     if header == "estimated|actual":
@@ -122,7 +124,7 @@ def of_table(table):
 
 
 def without_triggers(lines):
-    """Removes our triggers from \\d, and a heading that has no other triggers."""
+    """Removes pgcache's triggers from \\d, and the heading if the table has no other triggers."""
     heading = None
     for line in lines:
         if re.fullmatch(r"(Disabled user t|T)riggers(:| firing .*:)", line):

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Tests the rules of compare.py: each removes its own differences, and other rows are still compared.
+"""Tests the rules of compare.py: each rule removes its own differences, and all other rows are still compared.
 
 Usage: test_compare.py
 """
@@ -33,7 +33,7 @@ FIRED = "s2: NOTICE:  trigger: name b; when: BEFORE; lev: ROWs; op: INSERT; old:
 POINT = "select p from g order by circle(p,1) <-> point(0,0) limit 1;"
 EXPIRED = [f"{key}|Mon Jan 01 00:00:00 2001 PST" for key in range(100)]
 
-# The name of an output, of plain tables, of attached ones.
+# The name of an output, its text over plain tables, and its text over attached tables.
 SAME = {
     "the order of rows": ("a", ROWS, result("SELECT * FROM t;", "a|b", "2|y", "1|x")),
     "another plan": (
