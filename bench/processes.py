@@ -8,8 +8,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def stat_fields(pid):
-    """Returns the fields of /proc/PID/stat after the name, which may contain spaces; the first one is the state, field
-    3."""
+    """Returns the fields of /proc/PID/stat from field 3, the state, on. Skips the name before it, which may contain
+    spaces."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 

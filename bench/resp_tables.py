@@ -306,7 +306,7 @@ confirm. CPU is that of all processes of the server, without the start of SQL's 
 
 
 def beside(summary, load):
-    """Compares the sides of a load, each with the first one and with Redis."""
+    """Compares each side of a load with the first side and with Redis."""
     found = {row["side"]: row for row in summary if row["load"] == load.name}
     first, redis = found.get(load.sides[0]), found.get("redis")
     for side in load.sides:

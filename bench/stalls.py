@@ -186,7 +186,7 @@ def wrong_passwords(server):
 
 @contextmanager
 def unread(server):
-    """Requests 100 MB of replies at once and reads none of them."""
+    """Requests 100 MB of replies at once and does not read them."""
     sockets = []
     with repeated(lambda: sockets.append(wire(server, b"GET long\r\n" * 6)), 0.2):
         yield

@@ -1,7 +1,7 @@
 //! Checks whether two holders ever held a lock at the same time.
 
 /// One hold of a lock. It begins just after the lock was acquired and ends just before the lock was released, so two
-/// holds that overlap prove a fault.
+/// overlapping holds show a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
     pub holder: usize,

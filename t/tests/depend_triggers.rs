@@ -17,8 +17,8 @@ fn with_source(storage: &str) -> Client {
     session
 }
 
-/// After each of these statements the trigger no longer fires in every session. So pgcache misses changes until the
-/// trigger is enabled again.
+/// With each of these settings the triggers do not fire in every session, so pgcache misses changes. Once the triggers
+/// fire in every session again, no entry from that time may remain.
 #[test]
 fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     let each = |how: &str| {
@@ -44,7 +44,8 @@ fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     }
 }
 
-/// A role can alter a table in a schema on which the table's owner lacks USAGE.
+/// The altered table is in a schema on which the table's owner lacks USAGE. pgcache must still make its triggers fire
+/// in every session.
 #[test]
 fn triggers_are_enabled_with_any_privileges_of_the_tables_owner() {
     let cluster = Cluster::hot();
@@ -114,7 +115,7 @@ fn rows_changed_and_entries_read_in_turn_cost_as_much_as_the_rows() {
     let looked = session.number(
         "SELECT idx_scan + seq_scan FROM pg_stat_xact_user_tables WHERE relid = 'c'::regclass",
     );
-    assert!(looked < 4_000, "{looked} look-ups for 400 rows");
+    assert!(looked < 4_000, "{looked} lookups for 400 rows");
     session.run("ROLLBACK");
 }
 
@@ -132,7 +133,7 @@ fn savepoints_rolled_back_and_entries_read_in_turn_cost_as_the_rows() {
     let looked = session.number(
         "SELECT idx_scan + seq_scan FROM pg_stat_xact_user_tables WHERE relid = 'c'::regclass",
     );
-    assert!(looked < 8_000, "{looked} look-ups for 400 rows");
+    assert!(looked < 8_000, "{looked} lookups for 400 rows");
     session.run("ROLLBACK");
 }
 

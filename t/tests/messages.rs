@@ -724,8 +724,9 @@ fn a_write_on_a_read_only_server_names_the_caches_that_can_be_written() {
     session.run("SELECT cache_set('k', 'v', cache => 'm')"); // as the hint says
 }
 
-/// A key and a value. No message may show even a part of them.
+/// A key. No message may show even a part of it.
 const KEY: &str = "Kq7keypiece";
+/// A value. No message may show even a part of it.
 const VALUE: &str = "Vx9valuepiece";
 
 /// Returns everything that an error sends to its client, and so to the log.

@@ -1,5 +1,5 @@
 //! Tests prepared transactions that are still open after a clean restart, a crash or a promotion, which lose the marks
-//! in shared memory. Until such a transaction is committed or rolled back, no entry of the caches that it changed is
+//! in shared memory. Until the transaction is committed or rolled back, no entry of the caches that it changed is
 //! copied, leased or stored, whether or not the server had a hot tier before.
 
 use pgcache_tests::ask::Ask;

@@ -393,7 +393,7 @@ fn a_restart_gives_the_port_and_the_socket_back() {
     }
 }
 
-/// Both addresses are in use at the start. Before the second address becomes free, the server has already retried the
+/// Both addresses are in use at the start. When the server can listen on the second address, it has already retried the
 /// first address without success.
 #[test]
 fn a_port_in_use_is_a_line_in_the_log_and_no_more() {

@@ -37,7 +37,7 @@ fn request_megabytes(client: &mut Client, megabytes: usize) {
     assert!(client.send(&Client::request(&[b"GET", b"long"]).repeat(megabytes)));
 }
 
-/// Waits until this many bytes of replies are pending for a client.
+/// Waits until more than this many bytes of replies are pending for a client.
 fn waits(door: &Door, number: i64, bytes: i64) {
     let sql =
         format!("SELECT unsent_bytes > {bytes} FROM pgcache.resp_clients WHERE id = {number}");

@@ -28,7 +28,7 @@ fn with_table(conf: &[&str]) -> Door {
 /// a table.
 type Case<'w> = (&'w [&'w str], &'w [&'w [&'w str]], [bool; 2]);
 
-/// Runs the test with a client of each of the two databases.
+/// Runs the test twice, with a client of database 0 and with a client of database 1.
 fn each(door: &Door, test: impl Fn(&mut Client, &str)) {
     for database in ["0", "1"] {
         let mut client = door.client();

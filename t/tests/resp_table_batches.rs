@@ -321,7 +321,7 @@ fn an_exec_of_watched_keys_is_done_if_they_are_as_they_were() {
     let done = Reply::Array(vec![OK()]);
     assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
     assert_eq!(exec(&mut client), done);
-    // Watched keys that change: by a command, by SQL, from missing to present, by expiry.
+    // Watched keys that change through a command, through SQL, from missing to present, or by expiry.
     assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
     assert_eq!(other.ask(&["SET", "k", "2"]), OK());
     assert_eq!(exec(&mut client), Reply::Null);

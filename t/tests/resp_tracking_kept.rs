@@ -26,7 +26,7 @@ fn kept(client: &mut Client) -> Option<Reply> {
     }
 }
 
-/// Reads a key until no message arrives with the reply. After such a read the server reports each change of the key.
+/// Reads a key until no message arrives with the reply. After that read the server reports each change of the key.
 fn read_until_quiet(client: &mut Client, value: &str) {
     wait_until("the client can keep what it reads", || {
         assert!(client.send(&Client::request(&[b"GET", b"k"])));

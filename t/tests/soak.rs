@@ -44,8 +44,9 @@ struct Seen {
     done: AtomicU64,
     errors: Mutex<BTreeMap<String, u64>>,
     unexpected: Mutex<Vec<String>>,
-    /// The time without a server, summed over all sessions, and the longest single outage, in milliseconds.
+    /// The time without a server, summed over all sessions, in milliseconds.
     away: AtomicU64,
+    /// The longest single outage, in milliseconds.
     longest: AtomicU64,
     /// The most private memory that a process of the server had, in kB.
     largest: AtomicU64,

@@ -10,8 +10,9 @@ use postgres::Client;
 
 use crate::standby::wait_for_replay;
 
-/// The size of the tier, and the number of slots in a tier of this size.
+/// The size of the tier.
 const SIZE: &str = "pgcache.hot_size = '2MB'";
+/// The number of slots in a tier of this size.
 const SLOTS: usize = 32;
 
 /// Starts a primary and its standby, each with a session in the database `postgres`.

@@ -176,8 +176,8 @@ fn a_condition_that_may_run_anything_counts_as_user_defined_code() {
             true => "pgcache.invalidate",
             false => "quiet",
         };
-        // If the library is loaded, only the owner can create one of pgcache's triggers, because such a trigger may
-        // also call a user-defined function.
+        // If the library is loaded, only the owner can create one of pgcache's triggers, because that trigger may also
+        // call a user-defined function.
         let maker = match function {
             "quiet" => &mut app,
             _ => &mut admin,
