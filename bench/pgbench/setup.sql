@@ -23,8 +23,8 @@ SET client_min_messages = warning;
 DROP SCHEMA IF EXISTS bench CASCADE;
 CREATE SCHEMA bench;
 
--- Keys are UUIDs by the 12 digits of a number. Every fifth number is left out, so that a uniform draw finds 80 of 100
--- and misses lie between hits. They are inserted in random order, as an application would.
+-- Keys are UUIDs whose last 12 digits are a number. Every fifth number is left out, so that 80 of 100 uniform draws
+-- hit, and the misses are spread among the hits. The entries are inserted in random order, as by an application.
 CREATE VIEW bench.entries AS
 SELECT '6f1d7a52-3c08-4b9e-a5d4-' || (100000000000 + n) AS key, :'value' AS value
 FROM generate_series(0, (1250000 * :scale)::bigint - 1) AS n WHERE n % 5 <> 0 ORDER BY hashint8(n);
@@ -80,7 +80,7 @@ SELECT count(cache_set(key, value, NULL, 'bench.memory')) AS stored FROM bench.e
 
 CHECKPOINT;
 
--- If there are evictions, or fewer entries than all caches have, pgcache.hot_size is too small for this scale.
+-- If this shows evictions, or fewer entries than all caches have, pgcache.hot_size is too small for this scale.
 \if :caches
 SELECT pg_size_pretty(size) AS hot_size, entries, evictions FROM pgcache.hot_tier;
 \endif

@@ -1,4 +1,5 @@
--- Copies of some rows, long expired, under keys that no sequence gives: if one shows, or counts, some test differs.
+-- Adds expired copies of some rows, under keys that no sequence generates. If a statement shows or counts a copy, the
+-- output of a test differs.
 CREATE FUNCTION attached.add_expired(tab regclass) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     stem name := attached.stem(tab);
@@ -10,7 +11,7 @@ BEGIN
                    tab, others, stem || '_key', stem || '_expires');
 END $$;
 
--- The tables that test_setup has made; it analyzes them, too.
+-- Attaches the tables that test_setup has created, and then vacuums and analyzes them, as test_setup does.
 SET client_min_messages = warning;
 DO $$ BEGIN
     PERFORM attached.attach(oid) FROM (SELECT oid FROM pg_class

@@ -1,15 +1,15 @@
--- The setup of check.sh postgres for the databases of Postgres' own tests: every plain table gets the columns that a cache
--- needs as soon as it is created, and where tests.attach is on it becomes a cache. Both runs have the columns, so what differs
--- between them is what cache_attach() has done. No braces in here: isolationtester would take them for its own.
+-- Prepares the databases of Postgres' own tests for check.sh postgres. As soon as a plain table is created, it gets the
+-- columns that a cache needs, and becomes a cache if tests.attach is on. Both runs have the columns, so only
+-- cache_attach() can make a difference between the runs. Use no braces here, because isolationtester interprets them.
 CREATE SCHEMA attached;
 CREATE EXTENSION pgcache SCHEMA attached;
 CREATE TABLE attached.tables (tab text, refused text);
 
--- The columns have the name of their table: a NATURAL JOIN must not find them.
+-- Returns the prefix of the added columns. It contains the table's name, so that no NATURAL JOIN uses these columns.
 CREATE FUNCTION attached.stem(tab regclass) RETURNS name LANGUAGE sql AS
     $$ SELECT left(relname, 50) FROM pg_class WHERE oid = tab $$;
 
--- A short key becomes a bigint, and what has none gets one.
+-- Adds the columns of a cache. A key of a smaller integer type becomes a bigint. A table without a primary key gets one.
 CREATE FUNCTION attached.add_columns(tab regclass, key OUT name) LANGUAGE plpgsql AS $$
 DECLARE
     stem name := attached.stem(tab);
@@ -27,8 +27,8 @@ BEGIN
     EXECUTE format('ALTER TABLE %s ADD %I text, ADD %I timestamptz', tab, stem || '_value', stem || '_expires');
 END $$;
 
--- A table that cannot be attached stays without, in both runs alike where it is the columns that it cannot have. Which
--- and why is noted.
+-- Adds the columns, and attaches the table if tests.attach is on. Records a table that cannot have the columns or cannot
+-- be attached, with the reason. A table that cannot have the columns is unchanged in both runs.
 CREATE FUNCTION attached.attach(tab regclass) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     key name;
@@ -63,7 +63,7 @@ END $$;
 CREATE FUNCTION attached.made() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
     SET search_path = pg_catalog, pg_temp SET client_min_messages = error AS $$
 BEGIN
-    -- A table with a foreign key is there twice.
+    -- The commands contain a table with a foreign key twice.
     PERFORM attached.attach(objid) FROM (SELECT DISTINCT objid FROM pg_event_trigger_ddl_commands()
         WHERE classid = 'pg_class'::regclass AND object_type = 'table') AS made;
 END $$;
