@@ -15,7 +15,7 @@ struct Made {
     future: &'static str,
     /// Deadlines that mean that the row never expires.
     never: &'static [&'static str],
-    /// The filter that EXPLAIN must show for a scan of the table.
+    /// The condition, without its schema `pgcache`, that EXPLAIN must show for a scan of the table.
     condition: &'static str,
 }
 

@@ -361,7 +361,7 @@ fn the_planner_knows_how_many_entries_there_are() {
     assert_eq!(session.number(planned), 1);
     session.run("SELECT cache_set(n::text, 'v', cache => 'm') FROM generate_series(1, 5000) AS n");
     assert_eq!(session.number(planned), 5000);
-    // For a role that may not read the cache, the plan does not show how many entries exist.
+    // For a role that may not read the cache, the plan shows a fixed estimate and so reveals no number of entries.
     let settings =
         "(SELECT (regexp_match(pg_get_viewdef('m'::regclass), 'memory_entries\\(''([^'']*)'))[1])";
     let settings = session.text(&format!("SELECT {settings}"));
