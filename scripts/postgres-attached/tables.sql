@@ -9,7 +9,7 @@ CREATE TABLE attached.tables (tab text, refused text);
 CREATE FUNCTION attached.stem(tab regclass) RETURNS name LANGUAGE sql AS
     $$ SELECT left(relname, 50) FROM pg_class WHERE oid = tab $$;
 
--- Adds the columns of a cache. A key of a smaller integer type becomes a bigint. A table without a primary key gets one.
+-- Adds the columns of a cache. A smaller integer key becomes a bigint. A table without a primary key gets one.
 CREATE FUNCTION attached.add_columns(tab regclass, key OUT name) LANGUAGE plpgsql AS $$
 DECLARE
     stem name := attached.stem(tab);
@@ -27,8 +27,8 @@ BEGIN
     EXECUTE format('ALTER TABLE %s ADD %I text, ADD %I timestamptz', tab, stem || '_value', stem || '_expires');
 END $$;
 
--- Adds the columns, and attaches the table if tests.attach is on. Records a table that cannot have the columns or cannot
--- be attached, with the reason. A table that cannot have the columns is unchanged in both runs.
+-- Adds the columns, and attaches the table if tests.attach is on. Records a table that cannot have the columns or
+-- cannot be attached, with the reason. A table that cannot have the columns is unchanged in both runs.
 CREATE FUNCTION attached.attach(tab regclass) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     key name;
