@@ -20,7 +20,7 @@ fn cache_distribute(cache: Option<Oid>, shard_count: Option<i32>) -> Answer<()> 
     Ok(distributed_ddl::distribute(&cache, shard_count)?)
 }
 
-/// Runs one of the functions in `routes` on entries of this node, because another node has sent the call. The SQL
+/// Runs one of the functions in `routes` on this node's entries, on behalf of the node that sent the call. The SQL
 /// function is strict and returns no set, so Postgres replaces a call with a NULL key by NULL before Citus plans the
 /// call. Otherwise Citus would crash on the NULL key.
 #[pg_extern]
@@ -47,7 +47,7 @@ fn at_key(
     })))
 }
 
-/// Returns the routes of all functions that one node may call on another.
+/// Returns the routes of all functions that work on a distributed cache.
 fn routes() -> impl Iterator<Item = &'static Route> {
     let families = [
         read::ROUTES,

@@ -3,13 +3,14 @@
 //!
 //! The layers from the bottom up; a file names only modules of a lower layer, or of its own folder:
 //!
-//! 1. `model`: keys, deadlines, settings, statements, and the state that a transaction keeps by savepoint.
+//! 1. `model`: keys, deadlines, settings, statements, and transaction state with one part per savepoint.
 //! 2. `tier`: slots of caches in the hot tier, hashed keys, reading and writing entries.
 //! 3. `catalog`: the cache definitions that a session has loaded; it opens no cache.
 //! 4. `lease`: which caller computes a missing entry.
 //! 5. `table`: entries of table caches, and their copies in the tier.
 //! 6. `commit`: changes of a transaction, marked before its commit and unmarked after it.
-//! 7. `open`: locks and privileges of a call; removes entries that are due first.
+//! 7. `open`: takes the locks and checks the privileges of a call; before the call runs, removes entries whose removal
+//!    is pending.
 //! 8. `memory`: entries of memory caches.
 //! 9. `expiry`: sweeps.
 //! 10. `entries`: the only module that chooses between table and memory; `limit`: rate limits on top of it.

@@ -2,11 +2,10 @@
 //! database get their turns.
 //!
 //! Triggers on a cache, and functions in its policies, are the code of its owner, and may be slow for each removed or
-//! checked row. Then a step takes fewer rows. If smaller steps take as long, because a trigger is slow for each
-//! statement, steps keep their full size.
+//! checked row. In that case a step processes fewer rows. If a smaller step takes just as long, the cost is per
+//! statement, and steps return to their full size.
 //!
-//! One byte of the cache's [`SweepState`] keeps the size: how often a step is halved, or a note that halving is
-//! useless.
+//! The byte `SweepState::pace` holds the size: the number of halvings, or a value that says that halving does not help.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -20,10 +19,11 @@ pub const LONG: Duration = Duration::from_secs(1);
 
 /// The largest number of halvings. It reduces even the largest `pgcache.expire_batch` to one row.
 const MOST: u8 = 14;
-/// This value and higher values of the byte mean that halving was useless. Each further long step adds one; after the
-/// highest value halving is tried again.
+/// Values from this one up mean that halving did not help. Each further long step adds 1. After 255 the byte wraps to
+/// 0, and halving is tried again.
 const OF_NO_USE: u8 = 0xF0;
-/// The additional halvings after a step that the launcher has ended, because the full time of the step is unknown.
+/// The number of halvings added after the launcher ended a step. The step's full duration is unknown, so the size falls
+/// sharply.
 const ENDED: u8 = 4;
 
 fn halvings(state: &SweepState) -> u8 {
@@ -43,7 +43,7 @@ pub fn blocks(state: &SweepState) -> u32 {
     (CHUNK >> halvings(state)).max(1)
 }
 
-/// Adapts the size to a step that took the time `took`. `whole` is true if the step used its whole budget.
+/// Adapts the size to a step that took the time `took`. `whole` is true if the step used its whole row budget.
 pub fn learn(state: &SweepState, took: Duration, whole: bool) {
     let before = state.pace.load(Relaxed);
     state.pace.store(after(before, took, whole), Relaxed);

@@ -1,7 +1,7 @@
 //! Measures how long it takes to parse a command and write its reply, without a server. Every key has a value.
 //!
-//! `cargo run --release --package pgcache-resp --example speed [REQUESTS [GET]]`; an MGET reads 100 keys. Under
-//! `valgrind --tool=callgrind` it also counts instructions. A pipeline of 16 requests is one buffer, like the result of
+//! `cargo run --release --package pgcache-resp --example speed [REQUESTS [GET]]`. An MGET reads 100 keys. To count
+//! instructions, run it under `valgrind --tool=callgrind`. A pipeline of 16 requests is one buffer, like the result of
 //! a single read from a socket.
 
 #![allow(

@@ -2,14 +2,14 @@
 
 use crate::number::Digits;
 
-/// The start and the end of an argument in its buffer. 32 bits suffice, because `Limits` keeps requests below 4 GiB.
+/// The start and the end of an argument in its buffer. 32 bits suffice, because `Limits` keeps requests below 2 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) from: u32,
     pub(crate) to: u32,
 }
 
-/// All arguments of a request, with the command's name first, or a part of them.
+/// The arguments of a request, beginning with the command name, or a part of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     bytes: &'a [u8],

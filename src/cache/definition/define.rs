@@ -39,7 +39,8 @@ pub fn parse_storage(word: &str) -> Result<Storage, Error> {
     match word {
         "unlogged" => Ok(Storage::Unlogged),
         "logged" => Ok(Storage::Logged),
-        // The extension creates its own memory cache on every server, because dumps contain the grants on that cache.
+        // The extension creates its memory cache even without the hot tier. Otherwise a dump with grants on that cache
+        // could not be restored.
         "memory" if tier().is_none() && !database::extension_is_being_made() => Err(Error::NoTier),
         "memory" if !database::has_extension() => Err(Error::OlderExtension),
         "memory" => Ok(Storage::Memory),
@@ -64,7 +65,7 @@ const STORAGE_PARAMETERS: &str = "fillfactor = 85, autovacuum_vacuum_scale_facto
      autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_analyze_scale_factor = 0.2, \
      toast.autovacuum_vacuum_scale_factor = 0.02";
 
-/// Creates the relation of a cache and returns its oid. Raises 53400 if a memory cache needs a slot and all slots are
+/// Creates the relation of a cache and returns its OID. Raises 53400 if a memory cache needs a slot and all slots are
 /// taken.
 pub fn create(
     new: &NewRelation,
@@ -115,15 +116,16 @@ fn notice_publication(cache: Oid) {
         .report(PgLogLevel::NOTICE);
 }
 
-/// The first publication by name that includes table $1 without listing it.
+/// Selects the first publication, in order of name, that includes table $1 through FOR ALL TABLES or FOR TABLES IN
+/// SCHEMA.
 const FIRST_PUBLICATION: &CStr = c"SELECT p.pubname::pg_catalog.text FROM pg_catalog.pg_publication AS p \
     WHERE p.puballtables OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace AS n, pg_catalog.pg_class AS c \
         WHERE n.pnpubid OPERATOR(pg_catalog.=) p.oid AND n.pnnspid OPERATOR(pg_catalog.=) c.relnamespace \
         AND c.oid OPERATOR(pg_catalog.=) $1) \
     ORDER BY p.pubname LIMIT 1";
 
-/// Takes a slot for a memory cache at its creation, because its first write would fail without one. The extension's own
-/// memory cache, which exists in every database, takes its slot at its first use.
+/// Takes a slot when a memory cache is created. Otherwise the first write could fail because all slots are taken. The
+/// extension's own memory cache, which exists in every database, takes its slot at its first use.
 fn take_slot(relation: Oid) -> Result<(), Error> {
     if let Some(tier) = tier().filter(|_| !database::extension_is_being_made()) {
         TierHandle::in_tier(&*registry::find(relation)?, tier)?;
@@ -131,7 +133,7 @@ fn take_slot(relation: Oid) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds the oid of a memory cache's view to its settings. The oid is known only after the view was created.
+/// Adds the OID of a memory cache's view to its settings. The OID is known only after CREATE VIEW.
 fn made_as(relation: Oid, settings: Settings) -> Settings {
     let oid = Some(relation.to_u32());
     Settings { oid, ..settings }
@@ -176,16 +178,17 @@ fn create_table(table: &CStr, storage: Storage, value: ValueType, settings: Sett
     put_triggers(table, settings);
 }
 
-/// Returns the cache with this name; None if no relation has the name. Raises 42809 if a relation of another kind has
-/// the name. Waits for a session that is creating a relation with the name.
+/// Returns the cache with this name, or raises 42809 if a relation with the name is not a cache. Waits for a session
+/// that is creating a cache with the name. Returns None if no relation has the name; the transaction then keeps the
+/// lock on the name.
 pub fn existing(new: &NewRelation) -> Result<Option<Oid>, Error> {
     advisory::name(new.schema, new.name.as_bytes());
     let Some(relation) = name::lookup(new) else {
         return Ok(None);
     };
     advisory::leave_name(new.schema, new.name.as_bytes());
-    // The relation may belong to any role. A caller that may not read the relation must neither lock it nor wait for
-    // it.
+    // The relation may belong to any role. A caller without SELECT on the relation must not lock it or wait for its
+    // lock.
     if privilege::has(relation, Privileges::SELECT) {
         open::lock_to_read(relation, Privileges::SELECT).map_err(|error| match error {
             Error::NotACache(name) => Error::NameTaken(name),
@@ -215,8 +218,8 @@ pub fn alter(cache: &Cache, settings: Settings) {
     }
 }
 
-/// Raises 42501 unless the caller may reserve this many bytes, and 53400 if the reserves of other caches leave less.
-/// The owner of the cache may always reduce the reserve or remove it.
+/// Raises 42501 if the caller may not raise a reserve. Raises 53400 if the other reserves leave too little memory. The
+/// owner of the cache may always reduce the reserve or remove it.
 pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
     if settings.reserve <= cache.settings.reserve {
         return Ok(());
@@ -227,10 +230,10 @@ pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
     slot_shares::check_reserve(cache.id, settings.reserve, registry::settings_of)
 }
 
-/// Writes the reserve as the argument of a trigger that does nothing. Only superusers may execute the trigger's
-/// function, and therefore create the trigger, so that an owner who edits the definition of a cache cannot take memory
-/// from other caches. Because the reserve is in a trigger, DROP removes it with the relation, and a rename and a dump
-/// keep it.
+/// Writes the reserve as the argument of a trigger that does nothing. Only a superuser may execute the trigger's
+/// function, so only a superuser can create the trigger. An owner cannot take memory from other caches by editing the
+/// definition of a cache. Because the reserve is in a trigger, DROP removes it with the relation, and a rename and a
+/// dump keep it.
 fn put_reserve(cache: &Cache, bytes: i64) {
     let event: &[u8] = match cache.storage {
         Storage::Memory => b" AFTER DELETE ON ",

@@ -1,10 +1,10 @@
-//! Answers a call on several keys of a distributed cache, or on all of its entries: one call for each shard, in one
-//! transaction. Citus commits the transaction in two phases if more than one node has written.
+//! Answers a call on several keys of a distributed cache, or on all of its entries, with one call for each shard, in
+//! one transaction. Citus commits the transaction in two phases if more than one node has written.
 //!
-//! A transaction may have several connections to a node. Each connection has written shards that no other connection
-//! has written, and Citus picks the connection by the key of a call. So a call contains only keys of one shard. If no
-//! transaction over nodes is open, a call may read all shards of a node at once. All callers visit nodes and shards in
-//! the same order, so that two callers do not deadlock.
+//! A transaction may have several connections to a node. No two of these connections have written the same shard. Citus
+//! chooses the connection for a call by the call's key, so a call contains only keys of one shard. If no transaction
+//! over nodes is open, a call may read all shards of a node at once. All callers visit nodes and shards in the same
+//! order, so that two callers do not deadlock.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
         lock::relation(request.cache, lock::Mode::Write);
     }
     let Some(named) = named(request) else {
-        return to_any(request, spread); // the function itself then raises the error for the arguments
+        return to_any(request, spread); // the called function raises the error about the arguments
     };
     let mut spread = request.present(Rc::clone(spread))?;
     for attempt in 0..ATTEMPTS {
@@ -45,7 +45,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
             });
         }
         let kept: Vec<Place> = match request.sent.is_some() && attempt == 0 {
-            true => Vec::new(), // as in `single_shard`: the sender holds the locks
+            true => Vec::new(), // the sending node already holds the locks, as in `single_shard`
             false => parts.iter().map(|part| part.shard.lock).collect(),
         };
         kept.iter().for_each(|&shard| shard_lock::keep(shard));
@@ -124,8 +124,8 @@ struct NamedKeys {
     values: Option<(usize, ValueType, Vec<Datum>)>,
 }
 
-/// A shard and the keys in it. With `of_node`, the first of several shards of another node, and the keys in all of
-/// these shards.
+/// A shard and the keys in it. If `of_node` is true, the part covers all needed shards of another node: `shard` is the
+/// first of them, and `keys` are the keys in all of them.
 struct Part {
     shard: Shard,
     keys: Vec<usize>,
@@ -313,7 +313,7 @@ fn to_any(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     single_shard::answer(request, Rc::clone(spread), None)
 }
 
-/// Clears the cache by a Citus statement, which first takes Citus' locks on all nodes.
+/// Clears the cache with TRUNCATE. Citus runs the statement on all nodes, and first takes its own locks there.
 fn clear(request: &Request, spread: &Spread) -> Result<Way, Error> {
     ddl::run(&[b"TRUNCATE ", spread.name.to_bytes()]);
     let _ = shard_metadata::of(request.cache);

@@ -1,11 +1,12 @@
-//! Runs `cache_fetch` for a key that is on another node of Citus. Also answers `cache_lease` for a key on another node
-//! in a transaction with a single snapshot.
+//! Runs `cache_fetch` for a key that is on another node of Citus. Also answers `cache_lease` for such a key under
+//! REPEATABLE READ and SERIALIZABLE.
 //!
 //! A loader is SQL of the caller, and runs on the caller's node. So a fetch works like a program that computes a value
 //! itself: it requests the value or a lease from the key's node, runs the loader on this node, and stores the value on
 //! the key's node under the lease. Each of the three calls is routed separately and checks the caller's privileges.
 //! Through the lease, the key's node notices each write between the request and the store. After the load, the fetch
-//! uses no fact about the cache that it read before the load.
+//! reads the cache's settings again. It keeps only the cache's name, so its store fails if the loader renames the
+//! cache.
 
 use pgrx::datum::Interval;
 
@@ -56,7 +57,7 @@ impl Steps {
     }
 }
 
-/// Returns whether a call is answered on this node although another node has its key.
+/// Returns whether this node itself answers a call for a key of another node.
 pub fn is_made_here(request: &Request) -> bool {
     match request.route.kind {
         Kind::Fetch { .. } => true,
@@ -75,8 +76,8 @@ pub fn answer(request: &Request, spread: &Spread, key: Option<Text>) -> Result<W
     Ok(Way::Answered(request.call.give(&[row])))
 }
 
-/// Sets the wait to 0 in a request for a lease on another node if other sessions may wait for this session, because no
-/// node would detect the deadlock. A single server has the same rule.
+/// Sets `wait` to 0 in a lease request to another node if other sessions may be waiting for this session: Postgres
+/// would not detect a deadlock across nodes. `cache_lease` on a single server has the same rule.
 pub fn patience(request: &Request, arguments: &mut Arguments) {
     if let Kind::Lease { wait, .. } = request.route.kind
         && !may_wait()
@@ -91,8 +92,8 @@ fn may_wait() -> bool {
     held::may_wait() && !two_phases::has_written_elsewhere()
 }
 
-/// Answers a request for a lease without granting one, because the key's node cannot know how old this snapshot is, and
-/// data that are read with it may be out of date.
+/// Answers a lease request without granting a lease. The key's node does not know the age of this snapshot, so data
+/// read with it may be out of date.
 fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Result<TextRow, Error> {
     let steps = Steps::of(request.route.function);
     let (value, state) = match look(steps, spread, key)? {
@@ -102,7 +103,7 @@ fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Resul
     Ok(vec![value, Some(Text::new(state.as_bytes())), None])
 }
 
-/// Returns the live value. The outer None means a miss; the inner None means a negative entry.
+/// Returns the live value, None for a miss, or Some(None) for a negative entry.
 fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>>, Error> {
     let cache = Text::new(spread.name.to_bytes());
     let row = one_row(steps.lookup, &vec![Some(key), Some(cache)])?;
@@ -118,7 +119,7 @@ fn one_row(function: &'static str, arguments: &Arguments) -> Result<TextRow, Err
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
-/// Reads a printed boolean.
+/// Reads a boolean from its text form.
 fn is_true(printed: Text) -> bool {
     printed.bytes() == b"t"
 }
@@ -207,7 +208,7 @@ impl Fetch<'_> {
     }
 
     /// Runs the loader. If the loader fails, releases the lease so that the next caller tries at once, as on a single
-    /// server. First rolls the loader's changes back, so that the key's node can still be reached.
+    /// server. Rolls back the failed loader first, because an aborted transaction cannot send the release.
     fn run(&self, lease: Option<Text>) -> Result<Loaded, Error> {
         let run = || loaders::run(self.request.cache, self.key, self.loader);
         if lease.is_none() {
@@ -224,7 +225,7 @@ impl Fetch<'_> {
         loaded.unwrap_or_else(|failure| raise_from(self.loader, failure))
     }
 
-    /// Returns a value as the type of the function's result prints it.
+    /// Returns the value as text, in the output format of the function's return type.
     fn printed(&self, value: Stored) -> Text {
         match self.steps.bytes {
             true => call::print_bytes(convert::result::<Bytes>(value)),

@@ -22,7 +22,7 @@ use crate::pg::value::datum::Text;
 struct Written {
     /// A key that a call has written on a shard of this node, bypassing Citus.
     here: Option<Vec<u8>>,
-    /// Keys of two shards; a call has written the first on another node.
+    /// Keys of two shards. A call writes, or is about to write, the first key on another node.
     elsewhere: Option<[Vec<u8>; 2]>,
     /// The Citus group id of this node.
     node: i64,
@@ -60,7 +60,8 @@ pub fn writes_elsewhere(spread: &Spread, shard: &Shard, key: Text) {
     force_at_once();
 }
 
-/// Returns whether the transaction has written on another node.
+/// Returns whether a call of the transaction has written on another node, or is about to. Writes by plain SQL do not
+/// count.
 pub fn has_written_elsewhere() -> bool {
     WRITTEN.with(|written| written.look(|written| written.elsewhere.is_some()))
 }
@@ -109,8 +110,8 @@ impl Written {
     }
 }
 
-/// Runs [`force`] before Citus continues its own statement, if Citus would otherwise write on another node outside a
-/// transaction. Runs in a subtransaction, which Citus treats as a transaction block.
+/// Runs [`force`] at once if Citus would otherwise commit the write on the other node immediately. Runs it in a
+/// subtransaction, because Citus treats a subtransaction as a transaction block.
 fn force_at_once() {
     let is_forced = WRITTEN.with(|written| written.look(|written| written.is_forced));
     if is_forced || !distributed::commits_at_once() {

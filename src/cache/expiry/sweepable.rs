@@ -26,7 +26,8 @@ pub struct Sweepable {
 }
 
 /// Opens a cache without waiting for its lock. Returns None if the cache is locked, no longer works as a cache, or may
-/// not be swept by this caller. Raises 42501 if the sweep would run user-defined code as the owner of the cache.
+/// not be swept by this caller. Raises 42501 if a trigger of the cache runs code of a role that lacks the owner's
+/// privileges.
 pub fn open(relation: Oid) -> Option<Sweepable> {
     if relation::is_temporary_elsewhere(relation)
         || !lock::try_relation(relation, lock::Mode::Write)
@@ -34,8 +35,8 @@ pub fn open(relation: Oid) -> Option<Sweepable> {
         return None;
     }
     let cache = registry::find(relation).ok()?;
-    // The triggers of a partition are checked when the partition is swept, as its owner. To check the triggers of all
-    // partitions here, the sweep would have to wait for their locks.
+    // Each partition's triggers are checked when that partition is swept, as the partition's owner. A check of all
+    // partitions here would have to wait for the partitions' locks.
     let as_owner = match cache.partitioned {
         true => AsOwner::to_maintain,
         false => AsOwner::to_remove,

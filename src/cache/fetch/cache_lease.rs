@@ -28,8 +28,8 @@ pub enum State {
     Hit,
     /// The value has expired within its grace, and another client or session computes a new one.
     Stale,
-    /// The caller computes the value. Win(None) means that the value cannot be stored: all records are in use, the
-    /// snapshot may be too old, a change is being committed, or the cache is temporary.
+    /// The caller computes the value. With None, the value cannot be stored: no lease record is free, the snapshot may
+    /// be too old, or the cache is temporary.
     Win(Option<u64>),
     /// Another client or session computes the value, and no stale value can be served.
     Busy,
@@ -73,9 +73,9 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
     }
 }
 
-/// Looks the key up once more after the lease is won, because its last holder may have finished between the first
-/// look-up and the request. Releases the lease if the snapshot of this transaction may be older than the last removal,
-/// because the caller's value must then not be stored.
+/// Looks the key up again after winning the lease, because the last holder may have stored a value between the first
+/// lookup and the request. Releases the lease on a hit. Also releases it if this transaction's snapshot may be older
+/// than the last removal, because a value read with that snapshot must not be stored.
 fn won(cache: &Cache, key: HashedKey, lease: Lease) -> Result<Leased, Error> {
     let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT, Look::Uncounted)?;
     let is_hit = found.is_some_and(is_live);

@@ -1,9 +1,8 @@
 //! SQL pieces that adapt the statements over a cache's table to the columns of that table.
 //!
-//! Every statement takes a text as key, a text, jsonb or bytea as value, and a timestamptz as deadline. It returns the
-//! same types, whatever the types of the columns. The pieces convert between the two. Postgres makes the casts within
-//! the statement, so that neither a column nor a reader ever receives a datum of the wrong type. The rules for
-//! deadlines are those of `pg::value::moment`.
+//! Every statement takes and returns a text key, a text, jsonb or bytea value, and a timestamptz deadline. The pieces
+//! convert between these types and the types of the columns. The casts are part of the SQL, so a column or a reader
+//! never receives a datum of the wrong type. The rules for deadlines are those of `pg::value::moment`.
 
 use crate::pg::catalog::columns::Columns;
 use crate::pg::value::datum::ValueType;
@@ -20,7 +19,7 @@ pub struct Dialect(Vec<Piece>);
 /// The rows that a statement covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
-    /// The rows of the table itself, by ONLY, because rows of its children are not entries.
+    /// The rows of the table itself (FROM ONLY). Rows of its children are not entries.
     Own,
     /// The rows of the table's partitions. The table itself has no rows.
     OfPartitions,
@@ -47,7 +46,7 @@ impl Dialect {
         pieces
     }
 
-    /// Fills the pieces into a template, in which `$$T` stands for the table.
+    /// Replaces `$$T` in a template with the table, and `$$name` with the piece of that name.
     pub fn expand(&self, template: &str, table: &[u8]) -> Vec<u8> {
         let mut sql = Vec::new();
         let mut parts = template.split("$$");
@@ -204,8 +203,8 @@ fn writing(form: DeadlineForm, moment: &str) -> String {
     }
 }
 
-/// Returns SQL that converts a timestamptz, which is not NULL, to a Unix time. The time is rounded up, at least 1, and
-/// at most the largest value of the column. Returns None for a column of type timestamptz.
+/// Returns SQL that converts a non-NULL timestamptz to a Unix time. The time is rounded up, at least 1, and at most the
+/// largest value of the column. Returns None for a column of type timestamptz.
 fn unix_time(kind: DeadlineKind, moment: &str) -> Option<String> {
     let (per_second, width) = match kind {
         DeadlineKind::Moment => return None,
@@ -228,8 +227,8 @@ pub fn default_deadline(form: DeadlineForm, now: &str, ttl: &str) -> String {
     unix_time(form.kind, &moment).unwrap_or(moment)
 }
 
-/// Returns two SQL expressions. The first is `value + $2` over the stored form of a counter; its function raises 22P02
-/// and 22003. The second is `$2` in the stored form.
+/// Returns two SQL expressions. The first adds `$2` to the stored counter, and raises 22P02 or 22003 if the counter or
+/// the sum is not valid. The second is `$2` in the stored form.
 fn counter(value: ValueType) -> (&'static str, &'static str) {
     match value {
         ValueType::Text => (

@@ -1,8 +1,8 @@
 //! [`Savepoints`]: state of a transaction, with one part per savepoint. The release of a savepoint merges its part
 //! into the parent's; a rollback discards the part.
 //!
-//! Postgres reports the end of each savepoint with its nesting level: 1 outside any savepoint, 2 in the first. A part
-//! belongs to the innermost savepoint that was open when the state was added.
+//! Postgres reports the nesting level of a savepoint that ends. Level 1 is the transaction itself, level 2 the
+//! outermost savepoint. A part belongs to the innermost savepoint that was open when the state was added.
 
 use crate::pg::memory;
 
@@ -75,7 +75,7 @@ impl<T: Join> Savepoints<T> {
         self.0.is_empty()
     }
 
-    /// Joins all parts. At the end of a transaction only one part is left, so joining allocates nothing.
+    /// Joins all parts. Allocates nothing at the end of a transaction, when only one part remains.
     pub fn into_one(self) -> T {
         joined(self.0.into_iter())
     }

@@ -1,8 +1,8 @@
-//! Looks a second time, right before the commit, for rows under the keys that the transaction has deleted. After the
-//! first look, another session may have stored a row from data that the deletion was meant to invalidate.
+//! Checks again, right before the commit, for rows with deleted keys. Between the first check and the commit, another
+//! session may have stored a row computed from outdated data.
 //!
-//! So a deletion wins over a fetch that began before it. The marks of the deletion are set during the second look, so
-//! no session can still store a value that it loaded before. The deletion waits for a row that is written and not
+//! So a deletion wins over a fetch that began before it. The second check sets the deletion's marks first. After that,
+//! no session can start to store a value loaded earlier. The deletion waits for a row that is written and not
 //! committed, as an INSERT of the same key would.
 
 use std::rc::Rc;
@@ -18,22 +18,22 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{lock, transaction};
 use crate::pg::value::datum::Text;
 
-/// Makes the second look run before the callbacks of the commit, if removing a row may run user-defined code.
+/// Runs the second check before the commit callbacks, if removing a row may run user-defined code.
 pub fn request_end(cache: &Cache) {
     if !cache.changes_alone() {
         pre_commit_portal::request();
     }
 }
 
-/// Notes the keys that deletions must look for again, as if their entries depended on a row that has changed. The
-/// commit then removes the rows of these keys.
+/// Notes the deleted keys that need a second check, as if their entries depended on a row that has changed. The commit
+/// then removes the rows of these keys.
 pub fn look_again() {
     if fault::on(Fault::DeletionChecksOnce) {
         return;
     }
     for look in changes::second_looks() {
-        // The second look runs as the owner, from whom no policy hides a row. So if the table has policies, only the
-        // first look counts.
+        // The second check runs as the table's owner, who sees rows that a policy hides from the caller. So skip it for
+        // a table with row security.
         let found = registry::find(look.relation);
         let Some(cache) = found.ok().filter(|cache| !cache.row_security) else {
             continue;
@@ -47,8 +47,8 @@ pub fn look_again() {
     }
 }
 
-/// Notes the rows of other transactions under deleted prefixes. A row of this transaction needs no note: it was written
-/// after the deletion, or is removed by its key.
+/// Notes the rows of other transactions under deleted prefixes. Skips this transaction's own rows: either they were
+/// written after the deletion, or the deletion of their key removes them.
 fn look_for_prefixes(cache: &Rc<Cache>, look: &SecondLook) {
     if !fault::on(Fault::DeletionDoesNotWait) {
         lock::wait_for_stores(look.relation);

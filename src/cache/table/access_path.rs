@@ -1,4 +1,4 @@
-//! Decides whether a call accesses a table directly through its index, or by a kept plan. No other file decides this.
+//! Decides whether a call accesses a table directly through its index or runs a saved plan. No other file decides this.
 //!
 //! Both paths have the same result. Tables that are plain enough are accessed directly (`pg::table::target`). The
 //! setting `pgcache.table_path = plan` turns direct access off, for comparison and diagnosis.
@@ -14,7 +14,7 @@ thread_local! {
     static TAKEN: Cell<Taken> = const { Cell::new(Taken { direct: 0, plan: 0 }) };
 }
 
-/// The numbers of times that this session has taken each path.
+/// How often this session has taken each path.
 #[derive(Clone, Copy)]
 pub struct Taken {
     pub direct: i64,
@@ -26,7 +26,7 @@ pub fn taken() -> Taken {
     TAKEN.get()
 }
 
-/// Returns the table if a look-up by key accesses it directly, otherwise None. Counts the path.
+/// Returns the table if a lookup by key accesses it directly, otherwise None. Counts the path.
 #[inline]
 pub fn to_read(cache: &Cache) -> Option<&Target> {
     counted(present(cache).filter(|target| {
@@ -43,8 +43,8 @@ pub fn to_write(cache: &Cache) -> Option<&Target> {
     )
 }
 
-/// Returns the facts about the table, or None if the table may have changed since they were read: direct access might
-/// then miss a new trigger, rule or policy.
+/// Returns the table's properties. Returns None if the table may have changed since they were read, because direct
+/// access could bypass a new trigger, rule or policy.
 #[inline]
 fn present(cache: &Cache) -> Option<&Target> {
     cache.target.as_ref().filter(|_| !cache.is_stale())

@@ -1,8 +1,8 @@
 //! Changes an entry depending on its current state: locks the row, decides, and writes.
 //!
-//! The decision still holds when the row is changed. A missing row cannot be locked, so the INSERT shows whether the
-//! decision holds: if another session has inserted the row first, the decision is made again. The caller also notices a
-//! change that was not carried out, because a policy or a user-defined trigger may keep a row from being written.
+//! The lock guarantees that the decision still applies when the row is written. A missing row cannot be locked: if
+//! another session has inserted the row first, the INSERT conflicts and the decision is made again. A policy or a
+//! user-defined trigger may prevent the write. The result tells the caller whether the row was written.
 
 use super::{direct, row, row_ops, versions};
 use crate::cache::catalog::registry::Cache;
@@ -17,8 +17,8 @@ use crate::pg::value::typed::Typed;
 
 pub use crate::pg::table::write::Seek;
 
-/// The number of attempts to insert. If an INSERT conflicts this often without a visible row, a policy or a trigger
-/// keeps the row out.
+/// The number of attempts to insert. If an INSERT conflicts this many times and the row is never visible, a policy or a
+/// trigger hides it.
 const MOST_TRIES: u32 = 10;
 
 /// Applies the change that `decide` chooses for the live entry of a key, or for None if the key has no live entry.
@@ -66,7 +66,7 @@ pub fn change<R>(
     None
 }
 
-/// Applies the decision about the live entry. Returns whether the change was carried out.
+/// Applies the decision to the live entry. Returns whether the row now matches it.
 fn is_done(
     cache: &Cache,
     key: Key,

@@ -1,8 +1,8 @@
 //! Connects a background worker to its database, and sets its signal handlers, its settings, and whether it gives way
 //! to sessions.
 //!
-//! A worker that sweeps must never block a session. So it counts as an autovacuum worker: CREATE and DROP DATABASE end
-//! it, and a session that waits for one of its locks cancels it.
+//! A worker that sweeps must not block a session for longer than `deadlock_timeout`. So it counts as an autovacuum
+//! worker: a session that waits for one of its locks cancels it, and DROP and ALTER DATABASE terminate it.
 
 use std::ffi::{CStr, CString};
 
@@ -117,8 +117,8 @@ unsafe fn count_as_autovacuum() {
     }
 }
 
-/// Settings that keep the server's value, because a database's owner could use them to prolong a VACUUM, and so occupy
-/// the worker.
+/// Settings that a worker does not take from its database. With them, a database's owner could prolong a VACUUM and
+/// occupy the worker.
 const OF_SERVER: &[&CStr] = &[
     c"vacuum_cost_delay",
     c"vacuum_cost_limit",
@@ -197,8 +197,8 @@ const OF_SERVERS_PLANS: &[&CStr] = &[
     c"work_mem",
 ];
 
-/// Settings that end a process after an error or after a time. In a process that works for many roles, no role's code
-/// may change them.
+/// Settings that make Postgres terminate a process after an error or a timeout. In a process that works for many roles,
+/// no role's code may change them.
 const ENDS_PROCESS: [(&CStr, &CStr); 2] =
     [(c"exit_on_error", c"off"), (c"transaction_timeout", c"0")];
 
@@ -228,7 +228,8 @@ fn set_neutral() {
     }
 }
 
-/// Sets the settings that a worker must not take from its database, to the values that autovacuum uses.
+/// Sets the settings that a worker must not take from its database. As in autovacuum, no timeout of a statement or a
+/// transaction applies.
 fn set_as_autovacuum() {
     set_neutral();
     for (name, value) in [

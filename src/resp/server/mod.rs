@@ -205,11 +205,10 @@ fn help(entry: &'static Entry, replies: &mut Writer) {
     }
 }
 
-/// The number of names that COMMAND INFO and COMMAND DOCS accept in one call, which is many times the number of
-/// commands.
+/// The maximum number of names in one COMMAND INFO or COMMAND DOCS. There are far fewer commands.
 const MOST_DESCRIBED: usize = 4096;
 
-/// Returns whether there are too many names, and writes the error if so.
+/// Returns whether the command has too many names, and if it has, writes the error.
 fn are_too_many(names: Args<'_>, replies: &mut Writer) -> bool {
     let too_many = names.len() > MOST_DESCRIBED;
     if too_many {
@@ -247,7 +246,8 @@ fn documents(names: Args<'_>, replies: &mut Writer) {
     known().for_each(|entry| document(entry, replies));
 }
 
-/// The number of bytes that one command may compare to match names. Once they are used up, no name matches.
+/// The number of bytes that one command may compare when it matches names with a pattern. After that, no further name
+/// matches.
 const LOOKS: usize = 1 << 20;
 
 /// Returns whether a pattern matches the name of a command or of a setting.

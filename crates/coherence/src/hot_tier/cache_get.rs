@@ -1,5 +1,5 @@
-//! The steps of cache_get (protocol rules 4 to 6): lookup, snapshot, row, fill. Also the step of SELECT, which the
-//! model compares with the result of cache_get.
+//! The steps of cache_get (protocol rules 4 to 6): lookup, snapshot, row, fill. Also adds the step of SELECT. Under
+//! REPEATABLE READ the model compares its row with the result of cache_get.
 
 use super::clause::Clause;
 use super::model::{Model, Op};
@@ -51,9 +51,10 @@ pub fn start_get(moves: &mut Moves, actor: usize, key: usize) {
     }
 }
 
-/// Takes the snapshot before the lookup if the transaction needs it so early, and returns whether it did. Under
-/// REPEATABLE READ the transaction has one snapshot. Under READ COMMITTED only one negative control needs it early: it
-/// reads the row with the statement's snapshot, which is older than the token.
+/// Adds the step that takes the snapshot, if the transaction needs a snapshot before the lookup. Returns whether it
+/// added the step. Under REPEATABLE READ the transaction has one snapshot. Under READ COMMITTED only the negative
+/// control without `Clause::FillNewSnapshot` needs the snapshot before the lookup: it reads the row with the
+/// statement's snapshot, which is older than the token.
 fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     let early = moves.m.repeatable(actor) || !moves.m.keeps(Clause::FillNewSnapshot);
     let needed = early && !moves.from.backends[actor].has_snapshot;
@@ -67,8 +68,8 @@ fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     needed
 }
 
-/// Creates or proves the slot at a get, if necessary. Returns whether the slot's step comes before the lookup. Protocol
-/// rule 7: the get reads the trigger's mode under a newly taken lock.
+/// Adds the step of a get that creates or verifies the slot, if one is needed. Returns whether it added a step; the
+/// lookup then follows in a later step. Protocol rule 7: the get reads the trigger's mode under a newly taken lock.
 fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     let (m, from) = (moves.m, moves.from);
     let makes = from.shared.slot.is_none() && from.shared.room && from.table.exists;
@@ -112,8 +113,8 @@ fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     locked
 }
 
-/// Takes the partition lock and runs `check` on the first group of words. The lock is released in the next step, or in
-/// this step if no backend changes a slot's words.
+/// Takes the partition lock and runs `check` on the first group of words. Keeps the lock until the next step. If no
+/// backend can change a slot's words, the whole section is one step, and no other backend sees the lock.
 fn first_half(
     m: &Model,
     state: &mut State,

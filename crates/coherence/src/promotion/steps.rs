@@ -1,4 +1,4 @@
-//! The steps of each actor of the model of promotion.
+//! The steps of each actor in the promotion model.
 
 use super::model::{Actor, Clause, Entry, Model, Moves, Phase, State, Violation};
 impl Moves<'_> {
@@ -51,7 +51,8 @@ impl Moves<'_> {
         }
     }
 
-    /// Adds the steps of a call on the cache: it opens the slot if necessary, looks up the key, and loads on a miss.
+    /// Adds the steps of a call on the cache: open the slot if necessary, and look up the key. On a miss, a fetcher
+    /// loads the value. A setter stores its value without a lookup.
     pub fn call(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let opens = !self.from.in_recovery
@@ -75,7 +76,8 @@ impl Moves<'_> {
         }
     }
 
-    /// Opens the slot in one step under the lock that assigns slots.
+    /// Opens the slot under the lock that assigns slots, in one step. Without [`Clause::DropBeforeOpen`], removes the
+    /// entries in a second step.
     fn open(&mut self, at: Phase) {
         let m = self.m;
         if !m.keeps(Clause::DropBeforeOpen) {

@@ -20,7 +20,7 @@ impl Memory {
         Memory::dirty(params, 0xA5)
     }
 
-    /// Fills the memory with a pattern before the region starts in it.
+    /// Fills the memory with a pattern before the region is initialized.
     pub fn dirty(params: Params, pattern: u8) -> Memory {
         let layout = Layout::with(params).expect("a layout");
         let shape = alloc::Layout::from_size_align(layout.region_bytes(), 64).expect("a shape");

@@ -1,6 +1,7 @@
-//! A client's place in the client registry: the facts that CLIENT LIST and SQL show about the client.
+//! A client's place in the client registry: the information that CLIENT LIST and SQL show.
 //!
-//! Only the client's network process writes the place, without a lock. A reader that overlaps with a write reads again.
+//! Only the client's network process writes this information, and takes no lock. A reader that overlaps with a write
+//! reads again. Any process may set `Place::end`, which requests that the client be disconnected.
 
 use std::array;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -23,24 +24,29 @@ pub struct Shown<T = Vec<u8>> {
     pub connected: Timestamp,
     pub last_received: Timestamp,
     pub commands: u64,
-    /// Bytes received from the client, and bytes sent to it.
+    /// Bytes received from the client.
     pub net_in: u64,
+    /// Bytes sent to the client.
     pub net_out: u64,
-    /// Bytes of pending requests, and of pending replies.
+    /// Bytes of pending requests.
     pub input: u32,
+    /// Bytes of pending replies.
     pub output: u32,
-    /// The number of channels and of patterns to which the client has subscribed.
+    /// The number of channels to which the client has subscribed.
     pub channels: u32,
+    /// The number of patterns to which the client has subscribed.
     pub patterns: u32,
-    /// The number of keys that the client watches, and bytes of the commands that MULTI has queued.
+    /// The number of keys that the client watches.
     pub watched: u32,
+    /// Bytes of the commands that MULTI has queued.
     pub collected: u32,
     /// Whether the client has set CLIENT NO-EVICT.
     pub no_evict: bool,
-    /// Whether the client tracks keys, whether it tracks prefixes, and whether the client of its REDIRECT has
-    /// disconnected.
+    /// Whether CLIENT TRACKING is on.
     pub tracks: bool,
+    /// Whether tracking is in BCAST mode.
     pub broadcasts: bool,
+    /// Whether the REDIRECT target has disconnected.
     pub redirect_broken: bool,
     /// The client that receives this client's invalidations (REDIRECT); 0 if none does.
     pub redirect: u64,
@@ -53,16 +59,18 @@ pub struct Shown<T = Vec<u8>> {
     pub local_address: T,
 }
 
-/// The number of words that all numbers take together, and that each text takes, in the order of [`Shown`].
+/// The number of words for all numeric fields.
 const NUMBERS: usize = 12;
+/// The number of words for each text field, in the order of [`Shown`].
 const TEXTS: [usize; 7] = [3, 8, 8, 4, 4, 14, 14];
+/// The size of [`Shown`] in words.
 const WORDS: usize = NUMBERS + 3 + 8 + 8 + 4 + 4 + 14 + 14;
 
 #[repr(C)]
 pub(super) struct Place {
-    /// The number of the client's network process plus 1; 0 if the place is free.
+    /// The index of the client's network process plus 1; 0 if the place is free.
     pub(super) network: AtomicU32,
-    /// The number of the client whose end was requested; 0 if none was.
+    /// The id of the client to disconnect; 0 if no disconnect was requested.
     pub(super) end: AtomicU64,
     version: Seqlock,
     pub(super) words: [AtomicU64; WORDS],
@@ -73,11 +81,11 @@ impl Place {
         self.words[0].load(Relaxed)
     }
 
-    /// Frees the place. Returns the number of the network process that owned it, plus 1.
+    /// Frees the place. Returns the index of the network process that owned it, plus 1.
     pub(super) fn clear(&self) -> u32 {
         self.words[0].store(0, Relaxed);
         self.end.store(0, Relaxed);
-        // Makes the version even again, which a writer that was killed may have left odd.
+        // Makes the version even again. A writer that was killed may have left it odd.
         drop(self.version.write());
         self.network.swap(0, AcqRel)
     }
