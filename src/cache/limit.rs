@@ -46,7 +46,7 @@ pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verd
                 until: None,
             });
         }
-        // Other sessions were faster. The next round finds the window full or ended.
+        // Other sessions have counted hits in between. The next round finds the window full or ended.
     }
 }
 

@@ -98,7 +98,7 @@ fn remove_at_once_if_committing() {
 }
 
 /// Removes entries that depend on changed sources. First restores the triggers of sources and creates the triggers of
-/// new children: their tables may hold rows that no trigger has noted and that are new to readers of the source.
+/// new children: the children's tables may hold rows that no trigger has noted and that readers of the source now see.
 fn remove_dependents() {
     again::look_again();
     applied::see_truncated();
@@ -108,14 +108,14 @@ fn remove_dependents() {
     removal::at_commit();
 }
 
-/// Removes the entries that [`remove_dependents`] removes, but earlier, while user-defined code may still run. Does so
-/// only if the removal runs user-defined code, and repeats the removal until that code notes nothing more to remove.
+/// Removes the same entries as [`remove_dependents`], but earlier, while user-defined code may still run. Does so only
+/// if the removal runs user-defined code, and repeats the removal until that code notes nothing more to remove.
 fn remove_dependents_early() {
     again::look_again();
     applied::see_truncated();
     while source::has_altered() || pending::has_children() || removal::runs_user_code() {
         pending::note_end();
-        // If nothing is noted, a PREPARE may continue; it must itself refuse cursors WITH HOLD.
+        // If nothing is noted, a PREPARE may continue. Postgres must then refuse cursors WITH HOLD itself.
         if pending::has_noted() {
             pre_commit_portal::close_cursors();
         }

@@ -13,8 +13,9 @@ const LONGEST: usize = 5 * 1024;
 /// power of `LEAST`.
 const LARGEST: i64 = 16_384;
 const LEAST: i64 = -16_445;
-/// The number of decimal places of the output, and ten to this power.
+/// The number of decimal places of the output.
 const PLACES: usize = 17;
+/// Ten to the power of [`PLACES`].
 const SCALE: u128 = 100_000_000_000_000_000;
 
 /// The number `mantissa * 2^exponent`. The mantissa is zero or has its top bit set.

@@ -8,8 +8,9 @@
 //! would block all others. So a comparison reads a limited number of bytes, far more than any useful pattern needs. If
 //! it reaches the limit, the pattern counts as not matching.
 
-/// The number of bytes of the pattern that a comparison may read, and the additional number for each byte of the text.
+/// The number of bytes of the pattern that a comparison may read, besides `LOOKS_A_BYTE`.
 const LOOKS: usize = 64 << 10;
+/// The additional number of bytes for each byte of the text.
 const LOOKS_A_BYTE: usize = 8;
 
 /// Returns whether `text` matches `pattern`, byte by byte.

@@ -52,15 +52,17 @@ pub mod region_word {
 
 /// A partition's header.
 pub mod partition_word {
-    /// The small and the main queue of S3-FIFO: each has the words of `queue_word`.
+    /// The small queue of S3-FIFO, with the words of `queue_word`.
     pub const SMALL: usize = 0;
+    /// The main queue of S3-FIFO, with the words of `queue_word`.
     pub const MAIN: usize = 32;
     /// The number of granules evicted from the small queue so far: the clock for the age of ghosts.
     pub const GHOST_CLOCK: usize = 64;
     /// A bit mask of hole lengths. A bit is set if the longest hole of some page has this length.
     pub const HOLE_LISTS: usize = 72;
-    /// The number of pages that hold runs, and of granules in these runs.
+    /// The number of pages that hold runs.
     pub const RUN_PAGES: usize = 80;
+    /// The number of granules in runs.
     pub const RUN_GRANULES: usize = 88;
     /// The number of pages that belong to a large value.
     pub const VALUE_PAGES: usize = 96;
@@ -101,8 +103,9 @@ pub mod queue_word {
 pub mod page_word {
     /// A bit mask of the granules in use.
     pub const USED: usize = 0;
-    /// Bit masks of the granules that start a head run, and of those that start a tail run.
+    /// A bit mask of the granules that start a head run.
     pub const HEADS: usize = 8;
+    /// A bit mask of the granules that start a tail run.
     pub const TAILS: usize = 16;
     /// The number of a value's write, in the value's first page. It can share the word, because no run starts in a page
     /// that belongs to a value. No other write of the partition has the same number.

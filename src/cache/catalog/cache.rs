@@ -55,14 +55,14 @@ pub struct Cache {
     /// Whether rows may be copied to the hot tier: the triggers see every change of a row, so that copies stay
     /// coherent, and the table is neither temporary nor partitioned.
     pub may_be_copied: bool,
-    /// Whether the table is temporary: a role made it a cache by hand. Any role may do so, so the cache gets nothing
-    /// that all sessions share: no slot, no lease, no record.
+    /// Whether the table is temporary, which any role may turn into a cache by hand. Such a cache gets nothing that all
+    /// sessions share: no slot, no lease, no record.
     pub temporary: bool,
     /// The columns of keys, values and deadlines; None for a memory cache.
     pub columns: Option<Columns>,
     /// The type to which a key is converted before it is hashed.
     pub key_type: KeyType,
-    /// The table as a direct access reads and writes it; `access_path` decides when to use direct access.
+    /// The table for direct access; `access_path` decides when to use direct access.
     pub target: Option<Target>,
     /// Whether the table is partitioned. The cache then has no copies in the tier, because attaching or detaching a
     /// partition adds or removes rows without firing a trigger.
@@ -75,7 +75,7 @@ pub struct Cache {
     pub(super) watch: Watch,
 }
 
-/// Facts about the cache that the session computes at their first use and keeps.
+/// Properties of the cache that the session computes at their first use and keeps.
 #[derive(Default)]
 pub(super) struct Kept {
     /// The slot at the last check. `slots` explains why it is checked at each use.
@@ -122,8 +122,8 @@ impl Cache {
         columns.is_none_or(|columns| columns.value_nullable)
     }
 
-    /// Returns the key in its canonical form, as the key column prints it. This form is hashed, noted and compared.
-    /// Raises 22P02 for a text that is not a value of the column.
+    /// Returns the key in its canonical form, which is the key column's output. This form is hashed, noted and
+    /// compared. Raises 22P02 for a text that is not a value of the column.
     #[inline]
     pub fn key(&self, key: Key) -> Key {
         match self.key_type.is_text() {
@@ -138,7 +138,7 @@ impl Cache {
         HashedKey::of(self.id, key)
     }
 
-    /// Returns the key in its canonical form with its hash, from the key as the caller wrote it.
+    /// Converts the key that the caller wrote into its canonical form, and hashes that form.
     #[inline]
     pub fn rehashed(&self, key: HashedKey) -> HashedKey {
         match self.key_type.is_text() {

@@ -112,8 +112,8 @@ pub(super) fn load_partition(table: Oid) -> Option<Cache> {
     })
 }
 
-/// Builds a cache from a definition that another process has read, which lacks the facts that only the catalogs
-/// contain.
+/// Builds a cache from a definition that another process has read. The cache lacks the properties that only the
+/// catalogs contain.
 pub(super) fn adopted(
     relation: Oid,
     settings: Settings,

@@ -44,8 +44,8 @@ impl Cache {
     }
 
     /// Writes the share from the cache's definition into its slot, if the two differ. A session that is changing the
-    /// definition leaves the slot alone until its commit. Returns false, and writes nothing, if a share was written
-    /// after the count `seen` was read, because the definition may then be outdated.
+    /// definition leaves the slot alone until its commit. If a share was written after the count `seen` was read, the
+    /// definition may be outdated: writes nothing, and returns false.
     pub(super) fn follow_share(&self, seen: Option<u64>) -> bool {
         let Some((tier, slot)) = tier().and_then(|tier| Some((tier, self.slot(tier)?))) else {
             return true;
@@ -64,8 +64,8 @@ impl Cache {
         recovered && !session::in_recovery()
     }
 
-    /// Returns whether the slot belongs to this cache. It may belong to a dropped relation with the same oid, because
-    /// a standby is not notified of a drop, and a new relation may get the oid.
+    /// Returns whether the slot belongs to this cache. It may belong to a dropped relation with the same OID, because a
+    /// standby is not notified of a drop, and a new relation may get the OID.
     fn is_own(&self, tier: &Tier, slot: u32) -> bool {
         tier.slot(slot).memory_id.load(SeqCst) == self.memory_id()
             || fault::on(Fault::MemoryIdNotCompared)

@@ -12,13 +12,13 @@ use crate::pg::spi::plan::Plan;
 use crate::pg::value::datum::ValueType;
 
 impl Cache {
-    /// Returns the kept plan of a statement over this cache's table, which is planned at its first use.
+    /// Returns the saved plan of a statement over this cache's table. Plans the statement at its first use.
     pub fn plan(&self, statement: Statement) -> Rc<Plan> {
         self.plan_in(statement, Form::Plain)
     }
 
-    /// Returns the kept plan of a statement in the given form. A transaction that may see two versions of a key needs a
-    /// special form.
+    /// Returns the saved plan of a statement in the given form. A transaction that may see two versions of a key needs
+    /// a special form.
     pub fn plan_in(&self, statement: Statement, form: Form) -> Rc<Plan> {
         if let Some(plan) = self.kept.plans.borrow().get(&(statement, form)) {
             return Rc::clone(plan);

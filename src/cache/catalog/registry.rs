@@ -1,4 +1,4 @@
-//! The caches that this session has loaded, by the relation's oid: definitions and kept plans.
+//! The caches that this session has loaded, by the relation's OID: definitions and saved plans.
 //!
 //! The catalogs are the source of truth: a cache is loaded again when its relation may have changed. Callers lock the
 //! relation first and look it up afterwards, so that a cache found here stays valid while they hold the lock.
@@ -56,9 +56,9 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     loaded
 }
 
-/// Loads a cache and writes the share from its definition into its slot. Loads the cache again if a share was written
-/// during the load, because the loaded definition may then be outdated. Otherwise this session could write the old
-/// share after the commit that changed it, and so undo the change for all sessions.
+/// Loads a cache and writes the share from its definition into its slot. If a share was written during the load, loads
+/// the cache again. Otherwise this session could write an outdated share after the commit that changed it, and so undo
+/// the change for all sessions.
 fn load(relation: Oid) -> Result<Rc<Cache>, Error> {
     loop {
         let seen = slot_shares::changes();
@@ -78,7 +78,7 @@ pub fn definition(relation: Oid) -> Result<Cache, Error> {
 
 /// Registers a cache from a definition that another process of the server has read, for a process that must not read
 /// the catalogs itself. The caller has received no invalidation since the definition was read. A table cache that is
-/// registered this way serves only look-ups in the hot tier, and only if its keys are text and no policy hides rows.
+/// registered this way serves only lookups in the hot tier, and only if its keys are text and no policy hides rows.
 pub fn adopt(
     relation: Oid,
     settings: Settings,
@@ -119,9 +119,9 @@ fn forget_changed() -> Vec<Rc<Cache>> {
 }
 
 /// Returns a partition of a cache as a separate cache, with the settings and the id of the whole cache. Returns None
-/// for any other relation. The caller holds a lock on the partition. Nothing is read from the whole cache, so a writer
-/// of a single partition need not lock the whole cache. If it did lock it, it could deadlock with DETACH PARTITION,
-/// which locks the whole cache before its partitions.
+/// for any other relation. The caller holds a lock on the partition. Nothing is read from the whole cache, so that a
+/// writer of a single partition does not lock the whole cache. Such a lock could deadlock with DETACH PARTITION, which
+/// locks the whole cache before its partitions.
 pub fn partition(table: Oid) -> Option<Rc<Cache>> {
     let known = PARTITIONS.with(|known| known.borrow().get(&table.to_u32()).cloned());
     if let Some(known) = known.filter(|known| known.is_present()) {

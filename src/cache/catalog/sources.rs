@@ -1,5 +1,4 @@
-//! Finds the tables on which the entries of a cache depend (`cache_depend`), by the triggers that `cache_depend`
-//! created.
+//! Finds the tables on which the entries of a cache depend, through the triggers that `cache_depend` created.
 
 use std::ffi::CStr;
 
@@ -43,8 +42,8 @@ pub fn tables_with_dependencies() -> Vec<Oid> {
 const DECLARED_ON: &CStr = c"SELECT DISTINCT t.tgrelid FROM pg_catalog.pg_trigger AS t \
     WHERE t.tgfoid OPERATOR(pg_catalog.=) $1 AND t.tgparentid OPERATOR(pg_catalog.=) 0 ORDER BY 1";
 
-/// Returns whether this transaction may have changed rows on which entries of a cache depend, before their triggers
-/// have run: the triggers run at the end of the statement.
+/// Returns whether this transaction may have changed rows on which entries of a cache depend while their triggers are
+/// still pending. The triggers run at the end of the statement.
 pub fn may_be_half_changed(cache: Oid) -> bool {
     transaction::has_xid() && {
         let any = |output: &Output| {

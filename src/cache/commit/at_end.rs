@@ -114,8 +114,8 @@ impl Transaction {
         }
     }
 
-    /// Returns the marked keys of each cache, sorted by cache. A cache that is marked as a whole has None instead of
-    /// keys.
+    /// Returns the marked keys of each cache, sorted by cache. None instead of keys means that the whole cache is
+    /// marked.
     pub(super) fn marked_names(&self) -> Vec<(u32, Option<Vec<Vec<u8>>>)> {
         let whole = self.marked.tables.keys().map(|&relation| (relation, None));
         let mut all = memory::collect(whole);
@@ -139,10 +139,9 @@ impl Transaction {
         }
     }
 
-    /// Returns the caches that the transaction has changed, each with a flag that is true if the cache changed as a
-    /// whole: the caches whose rows it changed, and the caches with a slot whose definition it changed. Skips relations
-    /// that are not caches. Skips temporary caches, because Postgres prepares no transaction that has used a temporary
-    /// table.
+    /// Returns the caches whose rows the transaction has changed, and the caches with a slot whose definition it has
+    /// changed. The flag of a cache is true if the cache changed as a whole. Skips relations that are not caches. Skips
+    /// temporary caches, because Postgres prepares no transaction that has used a temporary table.
     pub(super) fn touched_caches(&self) -> Vec<(u32, bool)> {
         let has_slot = |&&relation: &&u32| {
             tier().is_some_and(|tier| {
@@ -161,9 +160,9 @@ impl Transaction {
         touched
     }
 
-    /// Adds the remaining work of the transaction's end to the marks, so that a record in shared memory can do this
-    /// work for a prepared transaction. A record is undone backwards, so slots and stores go to the front of the list,
-    /// and notifications of clients to its end.
+    /// Adds the remaining work of the transaction's end to the marks. A prepared transaction does this work from its
+    /// record in shared memory. A record is undone backwards, so slots and stores go to the front of the list, and
+    /// notifications of clients to its end.
     pub(super) fn note_for_later(&mut self, tier: &Tier, touched: &[(u32, bool)]) {
         let relations = std::mem::take(&mut self.relations).into_one();
         let mut later = Vec::new();
@@ -193,7 +192,7 @@ impl Transaction {
         for cache in std::mem::take(&mut self.outdated) {
             self.marks.add(Mark::Outdated(cache));
         }
-        // Clients are notified before anything is undone, even clients that begin to track only after this point.
+        // Clients are notified before any mark is undone, even clients that begin to track only after this point.
         if self.record.is_some() || !self.marks.is_empty() {
             for &(relation, _) in touched {
                 let cache = CacheId::of(Oid::from_u32(relation));

@@ -81,8 +81,8 @@ pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     hand_over_if_preparing();
 }
 
-/// Notes the deletion of a key; called before the caller looks for the row. [`second_looks`] returns the key again if
-/// a row may have been stored after the caller's look.
+/// Notes the deletion of a key; called before the caller checks for the row. [`second_looks`] returns the key if a row
+/// may have been stored after the caller's check.
 pub fn note_deletion(relation: Oid, key: &[u8]) {
     note_outdated(relation);
     let noted = with(|transaction| match tier() {
@@ -100,9 +100,9 @@ pub fn note_deletion(relation: Oid, key: &[u8]) {
     }
 }
 
-/// Marks everything noted so far. Returns the keys and prefixes that deletions must look for again, because rows may
-/// have been stored since the first look. Once the marks are set, a new row can only come from a session that was
-/// already writing it.
+/// Marks everything noted so far. Returns the deleted keys and prefixes that need a second check, because rows may have
+/// been stored since the first check. Once the marks are set, a new row can only come from a session that was already
+/// writing it.
 pub fn second_looks() -> Vec<SecondLook> {
     let Some(tier) = tier() else {
         return Vec::new();
@@ -138,8 +138,8 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
 }
 
 /// Notes the removal of many rows whose keys are not known, which voids all leases of the cache. Called before the
-/// caller looks for the rows, with the prefix of their keys, so that rows stored later get a second look. Skips a
-/// temporary table, which has no lease, no copy and no slot.
+/// caller searches for the rows, with the prefix of their keys, so that a second check finds rows that are stored
+/// later. Skips a temporary table, which has no lease, no copy and no slot.
 pub fn note_removal(relation: Oid, prefix: &[u8]) {
     if relation::is_temporary(relation) {
         return;
@@ -183,8 +183,8 @@ pub fn note_outdated(relation: Oid) {
     });
 }
 
-/// Marks everything noted so far, while the commit still has to remove rows. A transaction that removes a row marks it
-/// and then looks for it; a session that stores a row writes it and then looks for the mark. So the remover sees the
+/// Marks everything noted so far, while the commit still has to remove rows. A transaction that removes a row marks the
+/// key and then reads the row; a session that stores a row writes it and then checks the mark. So the remover sees the
 /// row, or the session that stores sees the mark.
 pub fn mark_early() {
     with(Transaction::mark);
@@ -202,8 +202,8 @@ pub fn note_table(relation: Oid, extent: Extent) {
     hand_over_if_preparing();
 }
 
-/// Moves the marks of a new change to the record at once during PREPARE TRANSACTION. Such a change comes from another
-/// extension's callback that runs after pgcache's callback; it is already marked.
+/// Moves the marks of a new change to the record at once during PREPARE TRANSACTION. Another extension's callback that
+/// runs after pgcache's callback can make such a change; it is already marked.
 fn hand_over_if_preparing() {
     if events::phase() == Phase::Preparing {
         prepare();

@@ -1,10 +1,10 @@
-//! Remembers the keys and prefixes that a transaction has deleted. The transaction looks for their rows a second time
+//! Remembers the keys and prefixes that a transaction has deleted. The transaction checks for their rows a second time
 //! before the commit, while its marks are set.
 //!
-//! One look is not enough. A session that stores a loaded value writes the row first and checks its lease afterwards. A
-//! deletion that looks for the row first and marks the key later may miss both: at the look the row is not visible yet,
-//! and at the mark the lease has ended. A transaction skips the second look if no session has stored a loaded value in
-//! the cache since the first look.
+//! One check is not enough. A session that stores a loaded value writes the row first and checks its lease afterwards.
+//! A deletion that checks for the row first and marks the key later may miss both: at the check the row is not visible
+//! yet, and at the mark the lease has ended. A transaction skips the second check if no session has stored a loaded
+//! value in the cache since the first check.
 
 use std::collections::HashMap;
 
@@ -16,25 +16,25 @@ use crate::pg::events;
 use crate::pg::memory;
 use crate::pg::shmem::stores::StoresSeen;
 
-/// The largest number of prefixes that a transaction remembers one by one. With more prefixes, the second look covers
+/// The largest number of prefixes that a transaction remembers one by one. With more prefixes, the second check covers
 /// all keys of the cache.
 const MAX_PREFIXES: usize = 100;
 
-/// Keys and prefixes to look for again in one cache.
+/// The deleted keys and prefixes of one cache that need a second check.
 pub struct SecondLook {
     pub relation: Oid,
     pub keys: Vec<Box<[u8]>>,
     pub prefixes: Vec<Box<[u8]>>,
 }
 
-/// A cache with deletions, and the state of its stores before the first look at its rows.
+/// A cache with deletions, and the state of its stores before the first check of its rows.
 struct Seen {
     relation: u32,
     stores: StoresSeen,
 }
 
-/// The deletions under one savepoint. A rollback discards them, because a second look for a key that was not deleted
-/// would remove rows of other sessions.
+/// The deletions under one savepoint. A rollback discards them. Otherwise the second check would remove other sessions'
+/// rows under a key that was not deleted.
 #[derive(Default)]
 struct Acts {
     /// The deleted keys of each cache. The value is false if the transaction has written the key again after deleting
@@ -66,7 +66,7 @@ impl Deletions {
         self.caches.is_empty()
     }
 
-    /// Notes that a cache has a deletion; called before the deletion looks for rows. `see` returns the current state
+    /// Notes that a cache has a deletion; called before the deletion checks for rows. `see` returns the current state
     /// of the stores.
     pub(super) fn note(&mut self, relation: u32, see: impl Fn() -> StoresSeen) {
         if !self.caches.iter().any(|one| one.relation == relation) {
@@ -76,13 +76,13 @@ impl Deletions {
     }
 
     /// Notes the deletion of a key. A savepoint remembers at most [`MAX_KEYS`] keys of a cache; further keys get only
-    /// the first look.
+    /// the first check.
     pub(super) fn delete(&mut self, relation: u32, key: &[u8]) {
         self.set(relation, key, true);
     }
 
-    /// Notes that a key is written. If the transaction deleted the key before, the second look would otherwise remove
-    /// the transaction's own row.
+    /// Notes that a key is written. Without this note, the second check would remove the transaction's own row if the
+    /// transaction had deleted the key before.
     pub(super) fn write(&mut self, relation: u32, key: &[u8]) {
         let was_deleted = |acts: &Acts| {
             let keys = acts.keys.get(&relation);
@@ -117,8 +117,8 @@ impl Deletions {
         }
     }
 
-    /// Takes the deletions that need a second look: those in a cache where a session has stored a value since the first
-    /// look.
+    /// Takes the deletions that need a second check: deletions in a cache where a session has stored a value since the
+    /// first check.
     pub(super) fn take(&mut self, none_since: impl Fn(u32, StoresSeen) -> bool) -> Vec<SecondLook> {
         let mut acts = std::mem::take(&mut self.acts).into_one();
         let mut looks = Vec::new();

@@ -36,14 +36,13 @@ pub(super) const MAX_KEYS: usize = 10_000;
 const MOST_KEYS: usize = 1000;
 /// The largest number of remembered changes under an open savepoint. Further changes count as final at once.
 const MOST_OPEN: usize = 10_000;
-/// The interval between two checks of a reader that waits for other transactions to notify clients, and the longest
-/// wait. The wait is limited because a process that notifies may be halted.
+/// The interval between two checks of a reader that waits for other transactions to notify clients.
 const LOOK: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_secs(1);
 /// The nesting level outside any savepoint.
 const OUTERMOST: i32 = 1;
 
-/// The way a key is to be marked.
+/// How a key is to be marked.
 #[derive(Clone, Copy)]
 pub struct Note {
     /// Whether the change voids a lease on the key; an expiry does not.
@@ -124,7 +123,7 @@ impl Open {
     }
 }
 
-/// Invalidates keys of a table cache at tracking clients. Allocates nothing and raises no error.
+/// Sends the invalidations of a table cache's keys to tracking clients. Allocates nothing and raises no error.
 pub fn record_keys(tier: &Tier, relation: u32, notes: &Notes) {
     let Some(slot) = slot_of(tier, relation) else {
         return;
@@ -138,7 +137,7 @@ pub fn record_keys(tier: &Tier, relation: u32, notes: &Notes) {
     }
 }
 
-/// Invalidates all rows of a table cache at tracking clients.
+/// Sends the invalidation of a whole table cache to tracking clients.
 pub fn record_cache(tier: &Tier, relation: u32) {
     if let Some(slot) = slot_of(tier, relation) {
         tier.record_rows(slot);
@@ -172,8 +171,8 @@ pub fn wait_for_visible() {
     }
 }
 
-/// Finds the slot of a cache. The slot is looked up after the commit, because a reader may have given the cache a slot
-/// after it was marked without one.
+/// Finds the slot of a cache. The slot is looked up after the commit, because the cache may have had no slot when it
+/// was marked, and a reader may have assigned one later.
 fn slot_of(tier: &Tier, relation: u32) -> Option<u32> {
     slots::find(tier, CacheId::of(Oid::from_u32(relation)))
 }

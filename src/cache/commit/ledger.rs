@@ -43,7 +43,7 @@ pub(super) struct Transaction {
     pub(super) removals: Vec<CacheId>,
     /// Caches that lose entries because the source of the entries changes.
     pub(super) outdated: HashSet<CacheId>,
-    /// Deletions that need a second look.
+    /// Deletions that may need a second check.
     pub(super) deletions: Deletions,
     pub(super) relations: Savepoints<Relations>,
     pub(super) databases: Vec<Oid>,
@@ -76,8 +76,9 @@ impl Marked {
     }
 }
 
-/// Relations that were created or dropped, by savepoint. A rollback to a savepoint discards these notes. Notes of rows
-/// survive the rollback, because marking too much costs a miss, and marking too little returns outdated values.
+/// Relations that were created or dropped, with one part per savepoint. A rollback to a savepoint discards its part.
+/// Notes of rows survive the rollback, because marking too much costs a miss, and marking too little returns outdated
+/// values.
 #[derive(Default)]
 pub(super) struct Relations {
     pub(super) created: Vec<Oid>,
@@ -92,7 +93,7 @@ impl Join for Relations {
 }
 
 impl Transaction {
-    /// Notes that the row of a key has changed. `deletes` is true if the transaction is about to look for the row and
+    /// Notes that the row of a key has changed. `deletes` is true if the transaction is about to find the row and
     /// remove it.
     pub(super) fn note_key(
         &mut self,

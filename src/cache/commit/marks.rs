@@ -6,7 +6,7 @@
 //! an error (memory for the list, a Postgres lock) comes before the mark is set.
 //!
 //! Marking assigns no slot. The mark of a key is on its hash; a cache without a slot that is marked as a whole is
-//! locked in Postgres instead. A reader may assign a slot at the same time, so the transaction looks for a slot again
+//! locked in Postgres instead. A reader may assign a slot at the same time, so the transaction looks up the slot again
 //! after marking or locking, as the model in `crates/coherence` requires.
 
 use std::sync::atomic::Ordering::SeqCst;
@@ -92,8 +92,9 @@ impl Marks {
         tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
     }
 
-    /// Voids all leases of a cache. Called after `pending_writers` has risen or the cache is locked. Therefore the walk
-    /// over the partitions voids every lease that was granted before it, and a request after the walk is refused.
+    /// Voids all leases of a cache. Called after `pending_writers` has risen or the cache is locked. A lease that was
+    /// granted before is voided by the walk over the partitions; a later request sees the mark or the lock, and is
+    /// refused.
     fn void_leases(&mut self, tier: &Tier, cache: CacheId) {
         memory::push(&mut self.list, Mark::Leases(cache));
         leases::void_all(tier, cache);
@@ -259,8 +260,8 @@ impl Marks {
         });
     }
 
-    /// Returns the slot of a cache that was written. If the cache has none, locks the cache and looks again, because a
-    /// reader may have assigned a slot before the lock was taken.
+    /// Returns the slot of a cache that was written. If the cache has none, locks the cache and looks up the slot
+    /// again, because a reader may have assigned one before the lock was taken.
     fn slot_or_lock(&mut self, tier: &Tier, cache: CacheId) -> Option<u32> {
         find(tier, cache).or_else(|| {
             self.lock(cache);
@@ -342,7 +343,7 @@ impl Marks {
     }
 }
 
-/// Looks for the slot of a cache before the cache is marked.
+/// Looks up the slot of a cache before the cache is marked.
 fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     let slot = slots::find(tier, cache);
     if slot.is_none() {
@@ -351,7 +352,7 @@ fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     slot
 }
 
-/// Looks for the slot of a cache again, after its mark is set or its lock is taken.
+/// Looks up the slot of a cache again, after its mark is set or its lock is taken.
 fn find_again(tier: &Tier, cache: CacheId) -> Option<u32> {
     slots::find(tier, cache).filter(|_| !fault::on(Fault::SlotNotCheckedAgain))
 }

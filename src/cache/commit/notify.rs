@@ -1,8 +1,8 @@
 //! Collects a transaction's changes to watched caches (`cache_watch`), and sends them through NOTIFY when it commits.
 //!
-//! The order that a watcher relies on: a transaction sends one notification for each key, about the last change of the
-//! key, in the order of these last changes. It sends nothing that was rolled back. Postgres' NOTIFY defines the order
-//! between transactions, and the delivery.
+//! The order that a watcher relies on: a transaction sends one notification for each changed key. It describes the
+//! key's last change, and the notifications have the order of these last changes. It sends nothing that was rolled
+//! back. Postgres' NOTIFY defines the order between transactions, and the delivery.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use crate::pg::session::transaction_local::TransactionLocal;
 /// A channel and the key that changed; None instead of a key means all keys.
 type Place = (u64, Option<Box<[u8]>>);
 
-/// For each key, the number of its last change within the session, and the word for the change in the payload.
+/// For each key, the sequence number of its last change within the session, and the word for the change in the payload.
 type Last = HashMap<Place, (u64, &'static str)>;
 
 impl Join for Last {

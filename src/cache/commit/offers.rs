@@ -17,8 +17,9 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::Tier;
 
-/// The largest number of offers of one transaction, and their largest size in bytes.
+/// The largest number of offers of one transaction.
 const MOST: usize = 64;
+/// The largest size in bytes of all offers of one transaction.
 const MOST_BYTES: usize = 256 << 10;
 
 #[derive(Default)]

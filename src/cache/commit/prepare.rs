@@ -21,8 +21,8 @@ pub fn make_record(tier: &Tier) -> Result<Record, Error> {
 }
 
 /// Moves marks to the record, in their order. If the record has no room for the mark of a single key, the mark becomes
-/// a mark of its whole cache. Returns false if that cache has no slot; the mark and the rest of the list then still
-/// belong to the session, as after an error. Raises 53400 if the record has no room at all.
+/// a mark of its whole cache. Returns false if that cache has no slot; in that case, as after an error, the mark and
+/// the rest of the list still belong to the session. Raises 53400 if the record has no room at all.
 pub fn hand_over(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<bool, Error> {
     hand(tier, record, marks, false)
 }

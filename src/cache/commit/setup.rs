@@ -57,7 +57,7 @@ fn report_missing_settings() {
     );
 }
 
-/// Raises a notice about the changes that a dependency does not cover where a session loads the library with its first
+/// Raises a notice about the changes that a dependency misses in a session that loads the library only with its first
 /// call. The notice leaves out the names of the preloaded libraries, which not every role may read.
 pub fn report_dependency_gaps() {
     if worker_state::worker_shmem().is_some() || tier::loaded_by_sessions() {

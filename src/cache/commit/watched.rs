@@ -3,8 +3,8 @@
 //!
 //! No row exists to lock, and writing one would be a visible change. So the EXEC holds a lock for the key, and a
 //! transaction that has changed the key waits for the lock before its commit. The mark of the key decides which
-//! transaction is first: a writer sets its mark and then looks for an EXEC; an EXEC announces itself, takes the lock
-//! and then looks for marks. So the writer sees the EXEC, or the EXEC sees the mark. An EXEC that sees a mark releases
+//! transaction is first: a writer sets its mark and then checks for an EXEC; an EXEC announces itself, takes the lock
+//! and then checks for marks. So the writer sees the EXEC, or the EXEC sees the mark. An EXEC that sees a mark releases
 //! its locks and tries again when the writer's commit is visible.
 
 use std::cell::Cell;
@@ -31,7 +31,8 @@ thread_local! {
     static BIT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Assigns this process its number, and clears the bit that an earlier process with the number may have left.
+/// Chooses this process's bit from the process's number, and clears the bit, because an earlier process with the number
+/// may have left it set.
 pub fn begin(number: usize) {
     BIT.set(1 << (number % u64::BITS as usize));
     end();

@@ -154,8 +154,8 @@ const DECLARATION: &str = "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nsp
     JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid \
     AND e.extname OPERATOR(pg_catalog.=) 'pgcache' WHERE p.proname OPERATOR(pg_catalog.=)";
 
-/// Returns the relation with this name, resolved as for the caller. Raises 42P01 if the relation does not exist,
-/// because the caller of the function expects that error.
+/// Returns the relation with this name, resolved as for the caller. Raises 42P01 if the relation does not exist, as the
+/// function itself does.
 pub fn relation(name: Text) -> Option<Oid> {
     let mut sql = b"SELECT ".to_vec();
     sql.extend_from_slice(&name::literal(name.bytes()));

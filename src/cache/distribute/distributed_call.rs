@@ -70,7 +70,7 @@ pub enum Kind {
     Page { most: usize },
     /// Returns all rows, in any order.
     Rows,
-    /// Removes all entries, by a Citus statement.
+    /// Removes all entries, with a Citus statement.
     Clear,
 }
 
@@ -92,7 +92,7 @@ pub struct SentCall {
 pub struct Addressee(i64);
 
 impl Addressee {
-    /// The number of a node has 32 bits; the checksum is stored in the bits above it.
+    /// The bits of the node's group id. The checksum is stored in the bits above it.
     const NODE: i64 = 0xffff_ffff;
 
     /// Addresses the shard of a node that contains the key of the call.
@@ -264,7 +264,7 @@ impl Request<'_> {
             .collect()
     }
 
-    /// Answers the sending node that the key of the call is not on this node.
+    /// Tells the sending node that the key of the call is not on this node.
     pub fn missed(&self) -> Way {
         MISSED.set(true);
         Way::Answered(self.call.give(&[vec![None; self.call.columns()]]))
@@ -280,7 +280,7 @@ impl Request<'_> {
 }
 
 impl Spread {
-    /// Returns a shard for a call without a key: a shard of this node, if it has any.
+    /// Returns a shard for a call without a key: a shard of this node, if the node has one.
     pub fn any(&self) -> Shard {
         let here = self.shards.iter().find(|shard| self.is_here(shard));
         *here.unwrap_or(&self.shards[0])

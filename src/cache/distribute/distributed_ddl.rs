@@ -73,7 +73,7 @@ const SPREAD: &CStr =
 const EMPTY: &CStr =
     c"SELECT pg_catalog.truncate_local_data_after_distributing_table($1::pg_catalog.regclass)";
 
-/// Returns how many entries each shard may keep if the whole cache may keep `most`.
+/// Returns the number of entries that each shard may keep if the whole cache may keep `most`.
 fn part_of(most: i64, shards: i64) -> i64 {
     (most + shards - 1) / shards.max(1)
 }
@@ -142,8 +142,8 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
         &[count],
         |_| (),
     );
-    // Without this UPDATE, Citus would colocate tables whose keys have any collation, and would then refuse them
-    // because of their collation.
+    // Without this UPDATE, Citus would colocate tables whose keys have any collation, and later refuse them because of
+    // the collation.
     ddl::run(&[b"UPDATE pg_catalog.pg_dist_colocation SET distributioncolumncollation = a.attcollation \
         FROM pg_catalog.pg_dist_partition AS p JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) p.logicalrelid \
         AND a.attname OPERATOR(pg_catalog.=) 'key' \

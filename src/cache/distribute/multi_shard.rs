@@ -153,7 +153,7 @@ fn parts(spread: &Spread, named: &Option<NamedKeys>) -> Vec<Part> {
     parts
 }
 
-/// Joins the parts of each other node into one part; keeps the order.
+/// Joins the parts on each other node into one part for that node; keeps the order.
 fn by_node(parts: Vec<Part>, spread: &Spread) -> Vec<Part> {
     let mut joined: Vec<Part> = Vec::new();
     for part in parts {

@@ -15,7 +15,7 @@ use crate::pg::session::shard_lock::{self, Place};
 use crate::pg::session::transaction;
 use crate::pg::value::call::{Call, Way};
 
-/// Chooses the route of a call of a function of `api`.
+/// Chooses where a call of an SQL function runs.
 pub fn choose(call: Call, route: &'static Route) -> Way {
     match way(call, route) {
         Ok(way) => way,

@@ -16,7 +16,7 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
     let writes = !request.route.only_reads();
     if writes && request.sent.is_none() {
         // Keep the lock until the end of the transaction, so that no other session redefines the table before the end.
-        // For a call from another node the sender holds the lock, because a Citus statement that would change the table
+        // For a call from another node the sender's lock is enough, because a Citus statement that redefines the table
         // locks it on all nodes.
         lock::relation(request.cache, lock::Mode::Write);
     }

@@ -10,7 +10,7 @@ use crate::cache::memory::raw::{self, EntryMeta};
 /// The number of bytes that a buffer keeps between two commands. A process has one pair of buffers, not a pair for
 /// each connection. A buffer that has held a long value is shrunk.
 const KEPT: usize = raw::LONG;
-/// The capacity of an unused buffer: a value up to this size is copied with a single look-up.
+/// The capacity of an unused buffer: a value up to this size is copied with a single lookup.
 const SHORT: usize = 8 << 10;
 
 /// The buffers of one command: for the value that it has found, and for the value that it builds.

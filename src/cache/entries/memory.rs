@@ -427,8 +427,8 @@ fn each_key<'k, E>(
     each_ahead(entries, keys, |key| key, act)
 }
 
-/// Calls `act` for each item, which has one key, and prefetches [`AHEAD`] keys at a time. Returns the number of items
-/// for which `act` returned true.
+/// Calls `act` for each element, which has one key, and prefetches [`AHEAD`] keys at a time. Returns the number of
+/// elements for which `act` returned true.
 fn each_ahead<'k, T, E>(
     entries: &Entries<'_>,
     mut items: impl Iterator<Item = T> + Clone,

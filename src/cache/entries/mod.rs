@@ -1,7 +1,8 @@
 //! Reads and changes the entries of a cache, whether the entries are in a table or in memory.
 //!
 //! SQL functions and Redis commands use the interface [`store::Store`], which has two implementations, [`memory`] and
-//! [`table`]. Reads by SQL take a shorter path ([`sql_read`]): they copy an entry from the tier straight into a datum.
+//! [`table`]. Reads of SQL functions take a shorter path ([`sql_read`]): they copy an entry from the tier straight into
+//! a datum.
 
 pub mod buffers;
 mod failed;

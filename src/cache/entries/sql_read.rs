@@ -1,8 +1,8 @@
 //! Reads entries for the SQL functions. A read of a table cache looks into the hot tier first; after a miss it reads
 //! the table and fills the copy in.
 //!
-//! A read takes the token for a copy before its snapshot. In the other order, a change that commits in between would
-//! leave a copy of the old row.
+//! A read takes the token for a copy before its snapshot. In the opposite order, a change that commits between the two
+//! would leave a copy of the old row.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -27,7 +27,7 @@ use crate::pg::value::datum::Text;
 
 pub use crate::cache::model::entry::{Entry, Look};
 
-/// The result of a read, and the counter that counts the read.
+/// The result of a read, and the counter to increment for it.
 #[derive(Clone, Copy)]
 pub struct Found {
     pub entry: Option<Entry>,

@@ -175,9 +175,9 @@ pub trait Store: Sized {
     ) -> Result<bool, Failed> {
         self.put(key, new, condition)
     }
-    /// Lets `decide` choose a change of an entry, and makes the change, atomically. `decide` gets the current entry and
-    /// a buffer for a new value. If another session has changed the entry after this call of `decide`, calls `decide`
-    /// again. Returns the result of the last call; `found` then contains the previous value.
+    /// Lets `decide` choose a change of an entry, and applies the change atomically. `decide` gets the current entry
+    /// and a buffer for a new value. If another session has changed the entry after this call of `decide`, calls
+    /// `decide` again. Returns the result of the last call; `found` then contains the previous value.
     fn change<R, E: From<Failed>>(
         &self,
         key: &Self::Key<'_>,
@@ -258,7 +258,7 @@ pub fn check_value(value_type: ValueType, value: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Returns whether two keys that clients have sent denote the same entry.
+/// Returns whether two keys that clients have sent identify the same entry.
 pub fn is_same_key<S: Store>(entries: &S, one: &[u8], other: &[u8]) -> bool {
     let (key, other_key) = (entries.key(one), entries.key(other));
     let spelled = entries.spelled(&key);

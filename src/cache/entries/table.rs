@@ -508,8 +508,8 @@ impl Store for Rows<'_> {
         let entries = last_of_each(entries.into_iter());
         for (at, (key, value)) in entries.iter().enumerate() {
             if !row_ops::add(cache, *key, Some(*value), deadline) {
-                // Another session has added this key after this session looked. No session has seen the rows that this
-                // loop has added.
+                // Another session has added this key after this session's check. No other session has seen the rows
+                // that this loop has added.
                 let own = entries.iter().take(at).map(|&(key, _)| key);
                 each_once(own, |key| Ok::<_, Failed>(delete(cache, key)))?;
                 return Ok(false);

@@ -18,7 +18,7 @@ use crate::pg::table::storage;
 #[derive(Default)]
 pub struct Blocks(Vec<Part>);
 
-/// A table, and the number of the first block after its last block.
+/// A table, and the index of the first block after its last block.
 #[derive(Clone, Copy)]
 struct Part {
     table: Oid,

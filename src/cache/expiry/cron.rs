@@ -1,4 +1,4 @@
-//! Schedules expiry in pg_cron, with one job per database. Creates and removes the job by dynamic SQL.
+//! Schedules expiry in pg_cron, with one job per database. Creates and removes the job with dynamic SQL.
 //!
 //! pg_cron is optional. The extension installs and works without it, so its SQL script refers to no object of pg_cron.
 

@@ -3,8 +3,8 @@
 //! A pass reads a chunk of blocks by row address (a TID range scan), and runs a DELETE only if the chunk has expired
 //! rows. So it needs no index on the deadline, which would keep every overwrite from being a HOT update. A chunk
 //! without expired rows costs only a read: no row lock, no transaction id. A caller may run the steps of a pass in one
-//! transaction or in many; between steps a pass keeps only numbers. Each step takes a new snapshot. If a step counted
-//! rows with an older snapshot of the caller, a sweep would remove too many rows.
+//! transaction or in many; between steps a pass keeps only numbers. Each step takes a new snapshot. An older snapshot
+//! of the caller would count rows that no longer exist, and a sweep would remove too many rows.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,8 +29,9 @@ pub struct Pass {
     blocks: Blocks,
     /// Whether some chunks could not be read.
     passed_over: bool,
-    /// The number of the first block of the pass, and how many blocks it has walked.
+    /// The index of the first block of the pass.
     first: u32,
+    /// The number of blocks that the pass has walked.
     walked: u32,
     /// Blocks per chunk.
     reach: u32,
@@ -41,8 +42,9 @@ pub struct Pass {
     /// The number of rows that are not expired; in a cache with `max_bytes` also their bytes.
     pub live: i64,
     bytes: i64,
-    /// The number of expired rows that were found, and the number that were removed.
+    /// The number of expired rows that were found.
     pub found: i64,
+    /// The number of expired rows that were removed.
     pub removed: i64,
     /// Microseconds since the earliest deadline among the expired rows.
     pub lag: i64,
@@ -143,7 +145,7 @@ impl Pass {
         }
     }
 
-    /// Counts the rows of the current chunk without removing any, and goes to the next chunk.
+    /// Counts the rows of the current chunk without removing any, and moves on to the next chunk.
     pub fn count_on(&mut self, cache: &Cache) {
         let Some(chunk) = self.chunk() else {
             return;

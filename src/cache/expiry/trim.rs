@@ -1,7 +1,7 @@
 //! Trims a table cache to its `max_entries` and `max_bytes`: chooses the rows to remove, and removes them chunk by
 //! chunk.
 //!
-//! The sweep has already removed the expired rows. Of the other rows, a trimming first removes those that were not
+//! The sweep has already removed the expired rows. Of the live rows, a trimming first removes the rows that were not
 //! recently read from the hot tier, beginning with the oldest. The age of a row is the number of transactions since it
 //! was written (`xmin`).
 //!

@@ -1,8 +1,8 @@
 //! Decides when VACUUM pays for a cache's table or its TOAST table, so that dead rows do not fill the disk.
 //!
-//! Autovacuum looks at a table once a minute, and in a minute a busy cache replaces its rows several times. So the
-//! worker vacuums as soon as the table has a fifth as many dead rows as live rows. This keeps a table below twice its
-//! fresh size, even though it can grow while it is vacuumed.
+//! Autovacuum checks a table once a minute, and in a minute a busy cache replaces its rows several times. So the worker
+//! vacuums as soon as the table has a fifth as many dead rows as live rows. This keeps a table below twice its fresh
+//! size, even though it can grow while it is vacuumed.
 //!
 //! Large values need VACUUM earlier. Values of 100 kB, replaced some hundred times a second, leave as many dead bytes
 //! between two visits of the worker as all live data take, and a table does not shrink again by itself. So writers
@@ -38,8 +38,9 @@ const DEAD_BYTES_RATIO: u64 = 8;
 /// After this many microseconds without a request for a VACUUM, a table counts as at rest.
 pub const QUIET: i64 = 2_000_000;
 
-/// The indexes into the arrays of the state: the tables with the rows, and their TOAST tables.
+/// The index of the tables with the rows in the arrays of the state.
 const OWN: usize = 0;
+/// The index of the TOAST tables in the arrays of the state.
 const TOAST: usize = 1;
 
 /// A table that needs a VACUUM, and its index in the state, `OWN` or `TOAST`.
@@ -89,8 +90,8 @@ fn dead_bytes_limit(state: &SweepState, place: usize) -> u64 {
     state.vacuum_at[place].load(Relaxed).max(MIN_DEAD_BYTES)
 }
 
-/// Records that the worker answers a request for a VACUUM. Returns the cache. Returns None if the relation is no longer
-/// a cache, or cannot be swept now.
+/// Records that the worker answers a request for a VACUUM, and returns the cache. Returns None if the relation is no
+/// longer a cache, or cannot be swept now.
 pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     sweepable::open(relation)?;
     state.answered_at.store(clock::now(), Relaxed);

@@ -16,7 +16,7 @@
 //!
 //! A loader is user-defined code, may take long, and runs without a lock, so the cache may change during the load. So
 //! after the load, the fetch opens the cache again and stores the value as a new writer would, with the privileges,
-//! storage and type of that moment.
+//! storage and type that the cache has after the load.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -256,8 +256,8 @@ impl Fetch {
     }
 
     /// Returns whether this transaction has changed the source of an entry of a memory cache, or may have changed the
-    /// source without firing a trigger. If a value that was loaded from the change were stored, other sessions would
-    /// read it at once, although the change may still be rolled back.
+    /// source without firing a trigger. Such a value must not be stored: other sessions would read it at once, although
+    /// the change may still be rolled back.
     fn is_changing(&self, cache: &Cache) -> bool {
         if cache.storage != Storage::Memory {
             return false;
@@ -310,7 +310,8 @@ struct LoaderResult {
     from_unstored: bool,
 }
 
-/// Notes a value that was not stored, so that a loader that has used the value knows. Returns `stays` unchanged.
+/// If `stays` is false, notes a value that was not stored, for a loader that has used the value. Returns `stays`
+/// unchanged.
 fn note_unless_stored(stays: bool) -> bool {
     if !stays {
         loaders::note_unstored();

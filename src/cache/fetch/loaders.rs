@@ -46,7 +46,7 @@ pub fn check_recursion(relation: Oid, key: Key) -> Result<(), Error> {
     }
 }
 
-/// Returns how often this session has returned a value that it loaded for a table without storing it.
+/// Returns how many values this session has loaded for a table and returned without storing them.
 pub fn unstored() -> u64 {
     UNSTORED.get()
 }
@@ -88,7 +88,7 @@ fn planned(text: Text) -> Result<Rc<Loader>, Error> {
     Ok(loader)
 }
 
-/// Marks a key as being loaded by this session while the value lives. The mark ends even if the load fails.
+/// Marks a key as being loaded by this session while this value lives. The mark ends even if the load fails.
 struct AtWork;
 
 impl AtWork {

@@ -29,14 +29,15 @@ pub enum Turn {
     /// Wait, because another session or client computes the value.
     Theirs(Holder),
     /// Compute the value without a lease, and store it if this token still holds. The token is None for a temporary
-    /// table, and if the server has no tier, because then a lock makes writers of the source wait.
+    /// table, which no other session changes. It is also None if the server has no tier, because a lock then makes
+    /// writers of the source wait.
     Untracked(Option<LoadToken>),
     /// Compute the value but do not store it. A change of the key or of the cache is being committed and is not visible
     /// yet, so a value computed now may be out of date.
     Pending,
 }
 
-/// The lease of another session or client, by its record or by the name of its lock.
+/// The lease of another session or client: its record, or the name of its lock.
 pub enum Holder {
     Record(Other),
     Lock(u64),

@@ -1,4 +1,4 @@
-//! The leases, watches and announced stores of the current transaction, by savepoint.
+//! The leases, watches and announced stores of the current transaction, with one part per savepoint.
 //!
 //! All of them end with the transaction, or with the rollback of their savepoint; otherwise other sessions would wait
 //! for a lease that no session uses.
@@ -162,7 +162,7 @@ pub fn release(lease: Lease) -> bool {
 }
 
 /// Announces that this transaction is about to store a loaded value in a table. Call this before the store, so that a
-/// session that removes the row of the key knows that it must look again. Skips temporary tables, which no other
+/// session that removes the row of the key knows that it needs a second check. Skips temporary tables, which no other
 /// session changes.
 pub fn note_store(cache: &Cache) {
     let Some(tier) = tier().filter(|_| !cache.temporary) else {

@@ -19,7 +19,7 @@ pub struct Lease {
     pub id: u64,
 }
 
-/// Returns the lease of a key by its number. Returns None for a number that no lease has. Raises 55000 without a tier.
+/// Returns the lease of a key with this id. Returns None for an id that no lease has. Raises 55000 without a tier.
 pub fn named(key: HashedKey, id: i64) -> Result<Option<Lease>, Error> {
     tier().ok_or(Error::NoLeases)?;
     let hash = key.hash;

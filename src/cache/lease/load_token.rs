@@ -1,5 +1,5 @@
-//! A load token proves that a loaded value may be stored: no transaction was changing its source when the token was
-//! taken, and none has changed it since.
+//! A load token tells whether a loaded value may be stored. While the token holds, no transaction was changing the
+//! value's source when the token was taken, and none has changed it later.
 //!
 //! A writer marks its keys before its commit becomes visible, and unmarks them afterwards (`marks`). A loader that
 //! reads between the two steps reads a value that is about to be out of date. No session stores such a value, for two
@@ -32,9 +32,9 @@ pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
         || (cache.slot(tier).is_some_and(pends) && !fault::on(Fault::LeaseWhileCachePends))
 }
 
-/// Returns whether a writer changes a whole cache that had no slot when the writer marked it; the cache may have a slot
-/// now. The caller holds no lock of the tier. The record of the caller's lease exists already, so that a writer that
-/// locks the cache later voids the lease.
+/// Returns whether a writer is changing the whole cache and found no slot when it marked the cache; the cache may have
+/// a slot now. The caller holds no lock of the tier. The record of the caller's lease exists already, so that a writer
+/// that locks the cache later voids the lease.
 pub fn is_locked_without_slot(cache: &Cache) -> bool {
     lock::is_marked_without_slot(cache.relation) && !fault::on(Fault::LeaseWhileLocked)
 }
@@ -49,7 +49,7 @@ pub fn note_removal(tier: &Tier, cache: CacheId) {
 }
 
 /// Returns whether this is a standby and the cache's source is replayed. Replayed changes remove no entries, so a
-/// loaded value must not be stored. A call checks this before its first look-up, so that the result also holds if the
+/// loaded value must not be stored. A call checks this before its first lookup, so that the result also holds if the
 /// call begins before a promotion and ends after it.
 pub fn is_replayed(cache: &Cache) -> bool {
     session::in_recovery()
@@ -84,16 +84,16 @@ pub fn loads_valid_values(cache: &Cache) -> bool {
     slot.map_or(cache.temporary, is_older)
 }
 
-/// Proves that no transaction was changing the key when the token was taken, and that none has changed it since, while
-/// the token holds.
+/// A token for a load. While it holds, no transaction was changing the key when the token was taken, and none has
+/// changed it later.
 pub struct LoadToken {
     tier: &'static Tier,
     watch: Lease,
 }
 
 impl LoadToken {
-    /// Takes a token; the caller takes the snapshot of the loader afterwards. Returns None while a writer is pending,
-    /// or if the role has used up its share of watches. The token ends with the transaction at the latest.
+    /// Takes a token. The caller must take the loader's snapshot afterwards. Returns None while a writer is pending, or
+    /// if the role has used up its share of watches. The token ends with the transaction at the latest.
     pub fn take(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Option<LoadToken> {
         let hash = key.hash;
         let watch = Lease {

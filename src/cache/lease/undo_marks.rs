@@ -3,8 +3,8 @@
 //!
 //! `cache::commit` decides which changes are marked, when and how. The marks of a prepared transaction are in a record
 //! in shared memory (`pg::shmem::prepared`). A record is lowered after COMMIT PREPARED and ROLLBACK PREPARED, by
-//! PREPARE TRANSACTION, by the worker, and by a session that wants to copy, lease or store an entry; that session then
-//! starts over. A restart loses the records; [`super::unverified_after_restart`] replaces them.
+//! PREPARE TRANSACTION, by the worker, and by a session that wants to copy, lease or store an entry, which then starts
+//! over. A restart loses the records; [`super::unverified_after_restart`] replaces them.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
@@ -20,8 +20,7 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::prepared::{Item, Record};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// The interval between two checks, and the longest wait, of a session that waits for sessions that lower records. The
-/// wait is limited because a session that lowers a record may be halted.
+/// The interval between two checks of a session that waits for other sessions to lower records.
 const LOOK: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
@@ -29,7 +28,8 @@ const LONGEST: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A marked key. `slot` is the slot of its cache, or [`NO_SLOT`]. A record omits the slot, because undoing does not
-    /// need it. `raised` is the role that the mark is counted for; None if another mark keeps readers off.
+    /// need it. `raised` is the role for which the mark is counted. It is None if another mark keeps readers off
+    /// instead.
     Key {
         hash: u64,
         slot: u32,
@@ -44,7 +44,7 @@ pub enum Mark {
     /// copy.
     Pending(u32),
     /// A cache in whose table the transaction has stored loaded values. This variant and the variants below are used
-    /// only for a prepared transaction; a session keeps its own stores elsewhere.
+    /// only for a prepared transaction; a session keeps its own stores in `held`.
     Stores(CacheId),
     /// A cache whose entries the commit removes because their source changes.
     Outdated(CacheId),
@@ -186,8 +186,9 @@ impl Mark {
     }
 }
 
-/// The kinds of items: the mark of a key, and the marks of a whole cache. The bits above the kind are flags.
+/// An item of this kind is the mark of a key.
 const KEY: u32 = 1;
+/// An item of this kind is the marks of a whole cache.
 const WHOLE: u32 = 2;
 const FLAGS: u32 = 8;
 

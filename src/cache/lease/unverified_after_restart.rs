@@ -33,7 +33,7 @@ fn prove(tier: &Tier, slot: u32, relation: Oid) -> bool {
     proven
 }
 
-/// Checks all caches of this database again after the decision of a transaction.
+/// Checks all caches of this database again after a prepared transaction was decided.
 pub fn prove_all() {
     let Some(tier) = tier() else {
         return;

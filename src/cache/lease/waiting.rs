@@ -15,7 +15,7 @@ const LONGEST_SLEEP: i64 = 1_000;
 /// The time that a fetch waits for a commit to become visible before it computes the value itself.
 const COMMIT_TAKES: Duration = Duration::from_millis(10);
 
-/// The remaining wait of a call, by a monotonic clock.
+/// The time that a call may still wait, measured with a monotonic clock.
 pub struct Patience {
     began: Instant,
     longest: Duration,

@@ -1,8 +1,8 @@
 //! Reads, stores and removes single entries of a memory cache, through a handle on the tier and the cache's slot.
 //!
 //! An entry changes only under the lock of its partition, in one step with the lease of its key, while the slot still
-//! belongs to the cache and no mark is set. A session that has changed the source of an entry does not find the entry,
-//! although other sessions find it until the commit.
+//! belongs to the cache and no mark is set. A session that has changed the source of an entry no longer finds the
+//! entry. Other sessions find it until the commit.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -263,7 +263,7 @@ impl TierHandle {
 
 /// Opens a slot that has survived a promotion or was restored at the start. Removes the entries of a cache that depends
 /// on tables, which also takes them out of the counts: after a promotion they may have been computed from rows that
-/// have changed since, because replay removes no entries. Entries of a cache without dependencies stay.
+/// changed later, because replay removes no entries. Entries of a cache without dependencies stay.
 #[cold]
 fn open_recovered(cache: &Cache, tier: &Tier, slot: u32) -> Result<(), Error> {
     if session::in_recovery() {

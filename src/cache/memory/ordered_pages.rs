@@ -2,8 +2,8 @@
 //!
 //! The tier has no order, so a page needs a walk over all of it. Consecutive pages of a session share one walk: the
 //! session keeps the next keys in a [`Window`], and later pages follow the journals of keys that were inserted after
-//! the walk. So a page shows every entry that is live from its call to its return, as if it had made its own walk, but
-//! its cost depends only on its length.
+//! the walk. So a page shows every entry that is live from its call to its return, as if it had made its own walk. Its
+//! cost depends only on its length.
 //!
 //! The first walk keeps few keys, because most callers want one page. Each following walk keeps more.
 
@@ -21,15 +21,16 @@ use crate::pg::memory;
 use crate::pg::session;
 use crate::pg::value::datum::Text;
 
-/// The number of keys that a first walk keeps, and the factor for each following walk.
+/// The number of keys that the first walk keeps.
 const FIRST_ROOM: usize = 1024;
+/// Each following walk keeps this many times as many keys.
 const GROWTH: usize = 16;
 
 thread_local! {
     static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
 }
 
-/// The state that a page leaves to the next page.
+/// The state that the session keeps for the next page.
 struct Kept {
     window: Window,
     /// The number of keys that the walk of the window could keep.
@@ -94,7 +95,7 @@ fn each(cache: &Cache, handle: &TierHandle, page: &Page, show: &mut dyn FnMut(&[
     }
 }
 
-/// Returns a window with the keys from `start` on: the kept window, or the window of a new walk.
+/// Returns a window with the keys from `start` on: the kept window if it has them, otherwise the window of a new walk.
 fn reach(
     handle: &TierHandle,
     kept: Option<Kept>,

@@ -28,7 +28,7 @@ use crate::pg::value::stored::Kind;
 
 /// The number of keys that are prefetched at the same time.
 const AT_ONCE: usize = 32;
-/// A value of more bytes can be read in pieces: copying this many bytes takes as long as ten look-ups.
+/// A value of more bytes can be read in pieces: copying this many bytes takes as long as ten lookups.
 pub const LONG: usize = 256 << 10;
 
 thread_local! {
@@ -69,7 +69,7 @@ impl EntryMeta {
     }
 }
 
-/// The result of a look-up.
+/// The result of a lookup.
 pub enum Found {
     /// The value is in the buffer; None if no entry exists.
     Whole(Option<EntryMeta>),
@@ -99,7 +99,7 @@ pub struct Present<'e, 'p> {
 }
 
 impl<'p> Present<'_, 'p> {
-    /// Returns the live entry. Costs a second look-up, besides the look-up of the write itself.
+    /// Returns the live entry. Costs a second lookup, besides the lookup of the write itself.
     #[inline]
     pub fn entry(&self) -> Option<EntryRef<'p>> {
         self.entries.live(self.partition, self.key)
@@ -110,8 +110,7 @@ impl<'p> Present<'_, 'p> {
 pub type RawKey<'k> = HotKey<'k>;
 
 impl<'c> Entries<'c> {
-    /// Returns the entries for a network process. Returns None if the cache has no slot, because then no session has
-    /// stored anything in it.
+    /// Returns the entries for a network process. Returns None if the cache has no slot; such a cache has no entries.
     pub fn of(cache: &'c Cache, now: Timestamp) -> Option<Entries<'c>> {
         let handle = TierHandle::known(cache)?;
         Some(Entries {
@@ -177,7 +176,7 @@ impl<'c> Entries<'c> {
     }
 
     /// Prefetches the index and then the entries of these keys, [`AT_ONCE`] at a time, so that their memory is already
-    /// being loaded at the first look-up.
+    /// being loaded at the first lookup.
     pub fn prefetch<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
         let mut hashes = [0; AT_ONCE];
         loop {
@@ -455,7 +454,7 @@ impl<'c> Entries<'c> {
         )
     }
 
-    /// Returns the current state of an entry, which a caller compares with a later state.
+    /// Returns the current state of an entry, so that a caller can compare it with a later state.
     pub fn sight(&self, key: &RawKey) -> Sight {
         self.tier().read(key.hash, |partition| Sight {
             slot: self.handle.slot,
@@ -473,7 +472,7 @@ impl<'c> Entries<'c> {
     }
 }
 
-/// Counts a read of the Redis protocol, of any cache.
+/// Counts a Redis client's read of any cache.
 #[inline]
 pub fn note_read(counter: Counter, times: u64) {
     match counter {
@@ -534,7 +533,7 @@ impl Sight {
 pub struct Watching(&'static Tier);
 
 impl Watching {
-    /// Begins to count. Returns None without a tier, because no entry can be watched then.
+    /// Begins to count. Returns None without a tier, which has no entries to watch.
     pub fn begin() -> Option<Watching> {
         let tier = crate::pg::shmem::tier::tier()?;
         tier.control().changes.watch();

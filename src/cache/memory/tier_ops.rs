@@ -132,8 +132,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     Ok(live.get())
 }
 
-/// Makes all entries outdated, so that no look-up finds them and they only take space. Returns the version of the new
-/// content.
+/// Makes all entries outdated: no lookup finds them, but they still take space. Returns the version of the new content.
 pub fn disown_all(cache: &Cache, handle: &TierHandle) -> u64 {
     load_token::note_removal(handle.tier, cache.id);
     leases::void_all(handle.tier, cache.id);

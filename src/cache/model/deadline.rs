@@ -14,8 +14,9 @@ use crate::pg::session::random;
 /// The shortest ttl in microseconds. Deadlines have this precision.
 const SHORTEST: i64 = 1_000;
 const DAY: i128 = 86_400_000_000;
-/// Days and months in 400 years, whose ratio is the calendar's exact mean.
+/// The days in 400 years. Divided by [`MONTHS_PER_CYCLE`], they are the calendar's exact mean length of a month.
 const DAYS_PER_CYCLE: i128 = 146_097;
+/// The months in 400 years.
 const MONTHS_PER_CYCLE: i128 = 4_800;
 /// The largest difference between a span of months and its mean length, including changes of the time zone's offset.
 const SLACK: i128 = 5 * DAY;

@@ -1,5 +1,5 @@
-//! [`Entry`]: a value and its deadline; and how a read requests entries: [`Look`] and [`Page`]. In the
-//! tier, `entry.rs` of the store crate holds value and deadline as bytes.
+//! [`Entry`]: a value and its deadline; also [`Look`] and [`Page`], the arguments of reads. In the tier, `entry.rs` of
+//! the store crate holds value and deadline as bytes.
 
 use super::deadline;
 use crate::pg::value::convert;
@@ -24,7 +24,7 @@ impl Entry {
     }
 }
 
-/// Tells whether a look-up counts as a read. A call counts one read, for its first look-up.
+/// Whether a lookup counts as a read. A call counts one read, for its first lookup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     Counted,

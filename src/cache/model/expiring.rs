@@ -19,7 +19,7 @@ use pgrx::pg_sys::Oid;
 use crate::pg::events::NotedBy;
 use crate::pg::hooks::trigger;
 
-/// The table that is swept, and the trigger depth of the sweep's statement.
+/// The table that is being swept, and the trigger depth of the sweep's statement.
 #[derive(Clone, Copy)]
 struct Swept {
     relation: Oid,

@@ -82,8 +82,8 @@ impl Keys {
             + self.places.len() * size_of::<u64>()
     }
 
-    /// Sorts numbers of keys by their keys. Keeps eight bytes of each key, from the end of the common prefix on, next
-    /// to the number; reads the rest of a key only if the eight bytes are equal.
+    /// Sorts key numbers in the order of the keys. Keeps the eight bytes of each key that follow the common prefix next
+    /// to the key's number; reads the rest of a key only if these bytes are equal.
     pub fn sort<T>(&self, numbered: &mut Vec<T>, number: impl Fn(&T) -> usize) {
         let same = self.common_prefix();
         let mut ranked = memory::list(numbered.len());

@@ -1,5 +1,5 @@
-//! Types and rules that need no loaded cache: entries, keys, deadlines, settings, statements, and the notes that a
-//! transaction keeps by savepoint.
+//! Types and rules that need no loaded cache: entries, keys, deadlines, settings, statements, and the notes of a
+//! transaction, with one part per savepoint.
 
 pub mod counter;
 pub mod ddl;

@@ -1,5 +1,5 @@
-//! The notes of a transaction, by savepoint, about the entries that depend on rows that the transaction has changed. A
-//! note lasts until its entries are removed. `open::removal` removes them; `definition::declare` declares dependencies.
+//! The notes of a transaction about entries whose source rows it has changed, with one part per savepoint. A note lasts
+//! until its entries are removed. `open::removal` removes them; `definition::declare` declares dependencies.
 //!
 //! No note survives the rollback of its transaction or savepoint; otherwise entries would be removed although their
 //! rows have not changed.
@@ -34,7 +34,7 @@ pub struct Noted {
     pub keys: Keys,
 }
 
-/// The notes of each cache. They are sorted by the cache's oid, so that two transactions lock in the same order.
+/// The notes of each cache. They are sorted by the cache's OID, so that two transactions lock in the same order.
 pub type ByCache = BTreeMap<u32, Noted>;
 
 impl Join for ByCache {
@@ -91,14 +91,14 @@ struct Transaction {
     leaving: Vec<Rc<ByCache>>,
     /// Whether a note was added after the last removal of entries.
     pending: bool,
-    /// The notes that were added after the last removal; None means all notes. With them, a session that alternates
-    /// between changing rows and reading a cache does not remove everything each time.
+    /// The notes that were added after the last removal; None means all notes. A session that alternates between
+    /// changing rows and reading a cache then removes only these entries, not all of them each time.
     fresh: Option<Savepoints<ByCache>>,
     /// Notes that were processed under a savepoint, by the level that added them, so that a rollback to the savepoint
     /// restores exactly these notes.
     removed: Savepoints<Savepoints<ByCache>>,
-    /// The nesting level at the start of the removal that is in progress; None if no removal is. A look-up within the
-    /// removal does not start another removal.
+    /// The nesting level at the start of the removal that is in progress; None if no removal is in progress. A lookup
+    /// during the removal does not start another removal.
     removing: Option<i32>,
     /// Children, with their parents, that were added to a table on which entries depend, or removed from it.
     children: Vec<(Oid, Oid)>,
@@ -109,7 +109,7 @@ struct Transaction {
     /// Whether the notes were processed at the end of the transaction. That end may be a PREPARE TRANSACTION that is
     /// about to be refused.
     ended: bool,
-    /// Whether dependencies were declared. For these dependencies, the transaction did not note its earlier changes.
+    /// Whether the transaction has declared dependencies. It has not noted its earlier changes for these dependencies.
     declared: bool,
     /// Caches whose entries depend on entries that a parallel query cannot remove; None until `look_behind` has found
     /// them.
@@ -159,7 +159,7 @@ fn look<R>(look: impl FnOnce(&Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.look(look))
 }
 
-/// Notes that a row changed on which the entry with this key depends. Skips keys that no entry can have.
+/// Notes a change of a row on which the entry with this key depends. Skips keys that no entry can have.
 pub fn note(cache: Oid, key: &[u8]) {
     if key.is_empty() || key.len() > key::MAX_BYTES {
         return;
@@ -227,7 +227,7 @@ pub fn has_children() -> bool {
     look(|t| !(t.children.is_empty() && t.placed.is_empty()))
 }
 
-/// Returns the caches with entries to remove, sorted by oid. The value is true if all entries of the cache are to be
+/// Returns the caches with entries to remove, sorted by OID. The value is true if all entries of the cache are to be
 /// removed.
 pub fn caches() -> BTreeMap<u32, bool> {
     let mut caches = BTreeMap::new();
@@ -253,7 +253,7 @@ fn refuse_if_preparing() {
 }
 
 /// Finds the caches that depend, directly or through other caches, on the caches with noted entries. Any entry of these
-/// caches may be affected, because only the removal of the noted entries would show which are.
+/// caches may be affected; only the removal of the noted entries would show which entries are.
 pub fn look_behind() {
     if look(|t| t.behind.is_some()) {
         return;
@@ -283,8 +283,8 @@ pub fn note_declared() {
 }
 
 /// Returns whether this transaction may have changed rows on which entries depend without running a trigger, because
-/// the trigger is new, not yet created, disabled or dropped. A rollback would restore the former state. The answer does
-/// not name a cache, because the cache of a dropped trigger is no longer known.
+/// the trigger is new, not yet created, disabled or dropped. A rollback would restore the former state. The result
+/// applies to all caches, because the cache of a dropped trigger is no longer known.
 pub fn may_miss_changes() -> bool {
     transaction_local::any_changed()
         && (look(|t| t.declared || !t.children.is_empty()) || source::triggers_changed())
@@ -296,7 +296,7 @@ pub fn is_due(cache: Oid, key: &[u8]) -> bool {
     look(|t| t.is_unsettled() && (t.notes(cache, key) || t.is_behind(cache)))
 }
 
-/// Returns how many entries of a cache may be due for removal. Returns `usize::MAX` if any entry may be.
+/// Returns the number of entries of a cache that may be due for removal. Returns `usize::MAX` if any entry may be.
 pub fn due(cache: Oid) -> usize {
     let count = |noted: &Noted| match noted.all {
         true => usize::MAX,
@@ -309,8 +309,8 @@ pub fn due(cache: Oid) -> usize {
     })
 }
 
-/// Returns whether this session has changed a row on which this entry of a memory cache depends. Other sessions see
-/// the entry until the commit. This session does not see it, unless it has stored the entry itself since.
+/// Returns whether this session has changed a row on which this entry of a memory cache depends. Other sessions see the
+/// entry until the commit. This session does not see it, unless it has stored the entry after the change.
 #[inline]
 pub fn hides(cache: Oid, key: &[u8]) -> bool {
     transaction_local::any_changed() && look(|t| t.hides(cache, key))
@@ -353,12 +353,12 @@ fn forget_stored(cache: Oid, key: Option<&[u8]>) {
     });
 }
 
-/// Returns whether notes exist that are not processed yet, while no removal runs.
+/// Returns whether unprocessed notes exist and no removal is in progress.
 pub fn is_unsettled() -> bool {
     look(Transaction::is_unsettled)
 }
 
-/// Returns whether the commit has entries to remove, while no removal runs.
+/// Returns whether the commit has entries to remove and no removal is in progress.
 pub fn is_left_to_commit() -> bool {
     look(|t| t.removing.is_none() && !t.noted.is_empty())
 }

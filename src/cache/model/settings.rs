@@ -2,8 +2,8 @@
 //!
 //! A table cache keeps its settings as arguments of its row trigger, `pgcache.record('ttl=PT5M', ...)`, and a memory
 //! cache as the argument of the function that its view calls. So the settings follow the relation through pg_dump
-//! (whole and `-t`), rename, drop and a change of its oid, which rows of a catalog table would not. The reserve is the
-//! argument of a separate trigger.
+//! (whole and `-t`), rename, drop and a change of its OID. Rows of a separate table would not follow. The reserve is
+//! the argument of a separate trigger.
 
 use pgrx::datum::Interval;
 
@@ -18,17 +18,17 @@ pub struct Settings {
     pub ttl: Option<Interval>,
     /// The largest number of entries that a sweep leaves. None means no limit.
     pub max_entries: Option<i64>,
-    /// The time after its deadline during which an entry may be served as stale. None means not at all.
+    /// The time after its deadline during which an entry may be served as stale. None means that no entry is.
     pub grace: Option<Interval>,
     /// The ttl of negative entries that a loader makes. None means the ttl of values.
     pub negative_ttl: Option<Interval>,
-    /// The largest share of a ttl that is subtracted at random. None means nothing.
+    /// The largest share of a ttl that is subtracted at random. None means that nothing is subtracted.
     pub ttl_jitter: Option<f64>,
     /// The factor for the mean time of the cache's loaders when a fetch decides whether to refresh a live entry early.
     /// None means that no fetch refreshes early.
     pub early_refresh: Option<f64>,
-    /// The share of the ttl that a touch must move a deadline by; a smaller move writes nothing. None means that each
-    /// touch writes.
+    /// The smallest share of the ttl by which a touch moves a deadline; a smaller move writes nothing. None means that
+    /// each touch writes.
     pub touch_after: Option<f64>,
     /// The bytes that the cache may take. Above them, a write to this cache evicts the cache's own entries, and a sweep
     /// removes entries. None means no limit.
@@ -38,7 +38,7 @@ pub struct Settings {
     pub reserve: Option<i64>,
     /// The number that the function of a memory cache's view uses to find the cache.
     pub id: Option<u64>,
-    /// The oid of the view at its creation, which distinguishes the view from other views with the same id.
+    /// The OID of the view at its creation, which distinguishes the view from other views with the same id.
     pub oid: Option<u32>,
     /// The number of the channel on which changes are published. None means that they are not published.
     pub watch: Option<u64>,

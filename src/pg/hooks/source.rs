@@ -25,8 +25,9 @@ use crate::pg::session::lock;
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::{events, memory};
 
-/// The OIDs of pg_inherits and pg_attrdef, fixed in Postgres' catalog headers.
+/// The OID of pg_inherits, fixed in Postgres' catalog headers.
 pub const INHERITANCE: Oid = Oid::from_u32(2611);
+/// The OID of pg_attrdef, fixed in Postgres' catalog headers.
 pub const DEFAULTS: Oid = Oid::from_u32(2604);
 
 /// Changes of this transaction to tables that have, or had, a dependency's trigger.

@@ -15,8 +15,9 @@ use crate::pg::version;
 pub struct Sizes {
     /// The number of clients for which the client registry has places.
     pub clients: usize,
-    /// Bytes of the client registry, and of the ring of messages.
+    /// Bytes of the client registry.
     pub registry: usize,
+    /// Bytes of the ring of messages.
     pub messages: usize,
     /// Bytes of the state that several network processes share; 0 if only one network process runs.
     pub networks: usize,

@@ -12,8 +12,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use pgcache_store::seqlock::{Seqlock, store_text};
 
-/// The hash in a slot whose name was removed; 0 marks an unused slot, and the hashes of names are greater than both.
+/// The hash in a slot whose name was removed. 0 marks an unused slot.
 const REMOVED: u64 = 1;
+/// The smallest hash of a name, greater than both marks.
 const FIRST_HASH: u64 = 2;
 
 /// Names, and the number of clients that have subscribed to each. The table has a fixed number of slots, three

@@ -59,14 +59,16 @@ pub struct Slot {
     removed_at: AtomicI64,
     pub entries: AtomicI64,
     pub bytes: AtomicI64,
-    /// The bound and the reserve from the cache's definition; 0 means none.
+    /// The bound from the cache's definition; 0 means none.
     max_bytes: AtomicU64,
+    /// The reserve from the cache's definition; 0 means none.
     reserve: AtomicU64,
     /// The part of the reserve that is in force. It may be less than the reserve, because all reserves together hold at
     /// most half of the hot tier.
     held: AtomicU64,
-    /// The number of entries with a deadline, and the sum of these deadlines in seconds.
+    /// The number of entries with a deadline.
     expiring: AtomicI64,
+    /// The sum of these deadlines in seconds.
     deadlines: AtomicI64,
     /// The mean time that loaders of this cache take, in microseconds.
     load_time: AtomicU64,

@@ -46,9 +46,11 @@ unsafe extern "C-unwind" {
     fn LWLockRelease(lock: *mut pg_sys::LWLock);
 }
 
-/// The bytes of `pgcache.hot_size` for each slot. The number of slots is at least `MIN_SLOTS` and at most `MAX_SLOTS`.
+/// The tier has one slot for this many bytes of `pgcache.hot_size`, within the two bounds below.
 const BYTES_PER_SLOT: usize = 512 * 1024;
+/// The smallest number of slots.
 const MIN_SLOTS: usize = 32;
+/// The largest number of slots.
 const MAX_SLOTS: usize = 4096;
 /// The number of [`Stores`] counts, which all caches share.
 const STORES: usize = 64;

@@ -22,8 +22,9 @@ pub struct Target {
     pub relation: pg_sys::Oid,
     /// The btree index of the primary key, whose only column is the key.
     pub index: pg_sys::Oid,
-    /// The type of the key column, and the collation of the index.
+    /// The type of the key column.
     pub key_type: KeyType,
+    /// The collation of the index.
     pub collation: pg_sys::Oid,
     /// The form in which the deadline is stored.
     pub deadline_form: DeadlineForm,

@@ -35,8 +35,9 @@ const NO_KEY: [PgSqlErrorCode; 2] = [
     PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
 ];
 
-/// HASH_PARTITION_SEED from Postgres' catalog/partition.h, and the constant that hash_combine64 adds.
+/// HASH_PARTITION_SEED from Postgres' catalog/partition.h.
 const PARTITION_SEED: u64 = 0x7A5B_2236_7996_DCFD;
+/// The constant that Postgres' hash_combine64 adds.
 const MIXED_IN: u64 = 0x49A0_F4DD_15E5_A8E3;
 
 /// The number of bytes of a uuid.

@@ -27,8 +27,9 @@ pub struct PartitionKey {
     pub columns: i16,
     /// The number of the first column; 0 if it is an expression.
     pub column: pg_sys::AttrNumber,
-    /// The types and modifiers of the columns.
+    /// The types of the columns.
     pub kind: *const pg_sys::Oid,
+    /// The type modifiers of the columns.
     pub modifier: *const i32,
     /// The functions that hash or compare the columns.
     pub functions: *mut pg_sys::FmgrInfo,

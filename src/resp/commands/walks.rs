@@ -175,8 +175,9 @@ pub fn scan<'a>(
 pub struct Scanned {
     keys: Keys,
     place: u64,
-    /// The approximate number of entries of the cache, and of slots of the index, that the scan has visited.
+    /// The approximate number of entries of the cache that the scan has visited.
     met: usize,
+    /// The approximate number of slots of the index that the scan has visited.
     slots: u64,
 }
 

@@ -21,8 +21,9 @@ use crate::resp::session::{Flushing, Replies, Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::tracking;
 
-/// The maximum numbers of commands, and of their bytes, that are offloaded together.
+/// The maximum number of commands that are offloaded together.
 const COMMANDS: u32 = 32;
+/// The maximum size in bytes of commands that are offloaded together.
 const BYTES: usize = 64 << 10;
 
 /// Begins to offload a command, so that later commands may join it. Refuses a command that no executor runs.

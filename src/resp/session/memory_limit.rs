@@ -33,8 +33,9 @@ pub struct Memory {
     largest: usize,
     /// The number of clients that were disconnected.
     pub evicted: u64,
-    /// The time of the last line in the log, and the number of clients that were disconnected since without a line.
+    /// The time of the last line in the log.
     said: Option<Instant>,
+    /// The number of clients that were disconnected after that line, without a line of their own.
     unsaid: u64,
 }
 

@@ -88,8 +88,9 @@ pub struct Origin {
     pub peer: Peer,
     /// The certificate that the client presented in the TLS handshake.
     pub certificate: Option<Box<Certificate>>,
-    /// The addresses of the client and of the server, in the format of CLIENT LIST.
+    /// The client's address, in the format of CLIENT LIST.
     pub address: Box<str>,
+    /// The server's address, in the format of CLIENT LIST.
     pub local_address: Box<str>,
 }
 
@@ -167,8 +168,9 @@ pub struct Activity {
     /// and the subcommand.
     last_name: [u8; LONGEST_NAME],
     pub commands: u64,
-    /// Bytes received from the client, and bytes sent to it.
+    /// Bytes received from the client.
     pub net_in: u64,
+    /// Bytes sent to the client.
     pub net_out: u64,
     /// The start of the command that is not yet finished.
     pub under_way: Option<Instant>,

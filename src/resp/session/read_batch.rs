@@ -55,8 +55,9 @@ impl Read {
 #[derive(Default)]
 pub struct ReadBatch {
     reads: Vec<Read>,
-    /// The number of `reads` that are filled, and the number of these that were served.
+    /// The number of `reads` that are filled.
     filled: usize,
+    /// The number of filled `reads` that were served.
     served: usize,
 }
 

@@ -27,8 +27,9 @@ pub struct Counters {
     pub overflows: u64,
     /// Hits and misses of the predecessor. Those of this process are counted where it reads entries.
     former_reads: (u64, u64),
-    /// Microseconds of processor time of the predecessor (`former_cpu`), and of both processes together (`cpu`).
+    /// User and system time of the predecessor's processor use, in microseconds.
     former_cpu: (u64, u64),
+    /// User and system time of the predecessor and of this process together, in microseconds.
     cpu: (u64, u64),
 }
 

@@ -272,11 +272,13 @@ pub struct Backend {
     /// Whether another partition has provided the room for a publish.
     pub has_room: bool,
     pub ddl: Ddl,
-    /// The state of the running get: the index of the oldest version that it may return, its token, the row that it
-    /// read, and the result of the first half of its checks.
+    /// The index of the oldest version that the running get may return.
     pub oldest_allowed: u8,
+    /// The token of the running get.
     pub token: Token,
+    /// The row that the running get has read.
     pub row: Version,
+    /// The result of the first half of the running get's checks.
     pub verdict: bool,
     /// The values that this transaction has seen under REPEATABLE READ, by key.
     pub shown: [Option<u8>; KEYS],

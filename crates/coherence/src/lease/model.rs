@@ -42,13 +42,13 @@ clauses! {
     OldSnapshotStoresNothing,
     /// The rollback of a store does not restore a client's lease that was voided after the store.
     TakenBackUnlessVoid,
-    /// A delete that has found no row looks for the row again under its mark.
+    /// A delete that has found no row checks for the row again under its mark.
     DeleteChecksAgain,
-    /// A delete that looks again waits for the transaction of a row that it cannot see.
+    /// The second check of a delete waits for the transaction of a row that it cannot see.
     DeleteWaits,
     /// A fetcher announces its store before it writes the row.
     StoreAnnounced,
-    /// A store that has begun and ended since the delete's first look counts, too.
+    /// A store that has begun and ended since the delete's first check counts, too.
     DeleteCountsBegun,
 }
 
@@ -218,8 +218,9 @@ pub struct Backend {
     /// Whether a client has rolled back a store and tries again; for a writer, whether it has voided the leases before
     /// its mark (only in a negative control).
     pub again: bool,
-    /// The version of the source in the actor's snapshot, and the version that the actor has read.
+    /// The version of the source in the actor's snapshot.
     pub snapshot: u8,
+    /// The version of the source that the actor has read.
     pub read: u8,
     /// The row that the actor has written and not yet committed.
     pub row: Row,

@@ -103,8 +103,9 @@ pub struct Backend {
     pub at: Phase,
     /// Whether the server was in recovery when the read or load began.
     pub in_recovery: bool,
-    /// The source's version when the read began, and the version that it loaded.
+    /// The source's version when the read began.
     pub oldest: u8,
+    /// The source's version that the read loaded.
     pub read: u8,
     /// Whether a load's lease or watch is still valid.
     pub holds: bool,

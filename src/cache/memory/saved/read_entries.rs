@@ -80,7 +80,7 @@ fn check(file: &mut File, limit: Limit) -> io::Result<u64> {
         let part = buffer.get_mut(..length).unwrap_or_default();
         file.read_exact(part)?;
         sum.update(part);
-        // The count's eight bytes may begin in the previous part.
+        // The eight bytes of the number of entries may begin in the previous part.
         let last = part.len().min(8);
         count.rotate_left(last);
         count[8 - last..].copy_from_slice(&part[part.len() - last..]);

@@ -19,7 +19,7 @@ use crate::pg::shmem::tier::Tier;
 
 /// The number of bytes that are collected before they are written. A longer entry gets a longer buffer.
 const BUFFER: usize = 1 << 20;
-/// After this many bytes the file is synced to disk, so that the last sync, which nothing can interrupt, is short.
+/// After this many bytes the file is synced to disk, so that the last sync, which cannot be interrupted, is short.
 const SYNCED_EVERY: usize = 32 << 20;
 
 /// The number of saved entries, and the size of the file.
@@ -84,7 +84,7 @@ fn write_partition(
 struct Caches {
     /// The caches in the order of the file, each with its memory id.
     list: Vec<(CacheId, u64)>,
-    /// For each slot of a memory cache, the index in the list, and the version of the current content.
+    /// For each slot of a memory cache, the cache's index in the list and the version of its current content.
     by_slot: Vec<Option<(u32, u64)>>,
     now: Timestamp,
 }

@@ -35,8 +35,9 @@ pub struct Cached {
     pub live: Oid,
     /// `pgcache.renew`.
     pub renew: Oid,
-    /// The column of the deadlines, and the type of its values.
+    /// The deadline column.
     pub deadline: Column,
+    /// The type of the deadlines.
     pub kind: DeadlineKind,
     /// The column of the keys; None if its type cannot hold keys.
     pub key: Option<Column>,

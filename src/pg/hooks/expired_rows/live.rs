@@ -114,8 +114,9 @@ fn first_live() -> Timestamp {
 /// The operator `timestamptz > timestamptz`, fixed in Postgres' pg_operator.dat.
 const LATER: pg_sys::Oid = pg_sys::Oid::from_u32(1324);
 
-/// The operators `int8 > int8` and `int4 > int8`, fixed in the same file.
+/// The operator `int8 > int8`, fixed in the same file.
 const MORE: pg_sys::Oid = pg_sys::Oid::from_u32(413);
+/// The operator `int4 > int8`, fixed in the same file.
 const INTEGER_MORE: pg_sys::Oid = pg_sys::Oid::from_u32(76);
 
 /// The smallest share of live rows that the planner assumes. Statistics describe the deadlines at the time of ANALYZE.

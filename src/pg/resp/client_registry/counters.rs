@@ -13,8 +13,9 @@ use crate::pg::session::clock::{self, Timestamp};
 /// Gauges: values that rise and fall.
 pub struct Now {
     pub clients: u64,
-    /// Clients that track keys, and the number of keys that they track.
+    /// The number of clients that track keys.
     pub tracking: u64,
+    /// The number of keys that clients track.
     pub tracked_keys: u64,
     /// Clients that CLIENT PAUSE holds.
     pub blocked: u64,

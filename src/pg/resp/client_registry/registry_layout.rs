@@ -63,8 +63,9 @@ pub(super) struct NetworkProcess {
     pub(super) tracked_keys: AtomicU64,
     /// Clients that CLIENT PAUSE holds.
     pub(super) blocked: AtomicU64,
-    /// Bytes of memory that all its clients take, and that its largest client takes.
+    /// Bytes of memory that all its clients take.
     pub(super) memory: AtomicU64,
+    /// Bytes of memory that its largest client takes.
     pub(super) largest_client: AtomicU64,
     pub(super) largest_batch: AtomicU64,
     pub(super) counters: [AtomicU64; FIGURES],
@@ -102,8 +103,9 @@ pub(super) struct Head {
     /// Twice the time until which CLIENT PAUSE holds back commands, plus 1 if it holds back all commands and not only
     /// writes; 0 if no pause is in effect.
     pub(super) pause: AtomicI64,
-    /// Hits and misses that executors have counted, and their values at the last reset.
+    /// Hits and misses that executors have counted.
     pub(super) reads: [AtomicU64; 2],
+    /// The values of `reads` at the last reset.
     pub(super) reads_base: [AtomicU64; 2],
     pub(super) networks: [NetworkProcess; MOST_PROCESSES],
 }

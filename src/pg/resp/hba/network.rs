@@ -47,8 +47,9 @@ struct Passwd {
 const NI_NAMEREQD: c_int = 8;
 /// From netdb.h: the maximum length of a name.
 const NI_MAXHOST: usize = 1025;
-/// The sizes of `struct sockaddr_in` and `struct sockaddr_in6`.
+/// The size of `struct sockaddr_in`.
 const SOCKADDR_IN: u32 = 16;
+/// The size of `struct sockaddr_in6`.
 const SOCKADDR_IN6: u32 = 28;
 /// `ERANGE`: the buffer is too small.
 const ERANGE: c_int = 34;
