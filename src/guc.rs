@@ -84,7 +84,7 @@ pub enum TablePath {
     /// Directly by the index if the table is plain enough; otherwise by plans.
     #[name = c"auto"]
     Auto,
-    /// Only by kept plans.
+    /// Only by saved plans.
     #[name = c"plan"]
     Plan,
 }

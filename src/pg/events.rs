@@ -11,12 +11,12 @@ use pgrx::pg_sys::{Datum, Oid};
 pub struct Observer {
     /// A row with this key was inserted, deleted or changed; called between the change and the end of the statement.
     pub row: fn(relation: Oid, key: &[u8], change: RowChange, noted_by: NotedBy),
-    /// A row was written whose value may be copied to the hot tier; called after `row`, with the new content.
+    /// A row was written, and its value may be copied to the hot tier; called after `row`, with the new content.
     pub stored: fn(Copied<'_>),
     /// A plain SQL statement is about to write a row with this key.
     pub writing: fn(relation: Oid, key: &[u8]),
-    /// A COPY into this table begins, whose keys are then reported through `writing`. Returns a number that identifies
-    /// the COPY in `copied`.
+    /// A COPY into this table begins; its keys are reported through `writing`. Returns a number that identifies the
+    /// COPY in `copied`.
     pub copying: fn(table: Oid) -> usize,
     /// The COPY with this number has ended without an error.
     pub copied: fn(number: usize),

@@ -48,7 +48,7 @@ impl Region {
         same.then_some(region)
     }
 
-    /// Returns access to a partition for look-ups.
+    /// Returns access to a partition for lookups.
     ///
     /// # Safety
     /// The caller holds lock `id`, shared or exclusive, as long as the result lives.

@@ -82,8 +82,8 @@ pub fn to_write(
 }
 
 /// Returns the cache if it is a memory cache, whose writers need no lock. Returns None for a table cache. Keeps no
-/// lock, because under REPEATABLE READ a reader's lock stays, and two callers that then take the strongest lock would
-/// deadlock.
+/// lock: under REPEATABLE READ a reader's lock lasts until the end of the transaction, and two callers that both hold
+/// it would deadlock when they take the strongest lock.
 fn memory_cache(relation: Oid) -> Result<Option<Rc<Cache>>, Error> {
     let cache = find(relation)?;
     Ok((cache.storage == Storage::Memory).then_some(cache))
@@ -111,8 +111,8 @@ pub fn to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cach
 }
 
 /// Opens a cache for a definition statement, and takes at once the lock that the statement itself takes: if two callers
-/// took a weaker lock first, they could deadlock. Looks the cache up without a lock before, so that a relation that is
-/// not a cache is never locked that strongly.
+/// took a weaker lock first, they could deadlock. Before that, looks the cache up without a lock, so that a relation
+/// that is not a cache is never locked so strongly.
 pub fn to_define(
     cache: Option<Oid>,
     needs: Privileges,

@@ -1,9 +1,9 @@
 //! Removes entries that depend on rows that this transaction has changed (`model::pending` keeps the list).
 //!
-//! The removal runs right before the commit, for two reasons. Until then another session may compute an entry from the
-//! old row, and that entry must be removed, too. And the locks on entries are held only for a short time. In the
-//! session that has changed the rows, a call that opens a cache removes the entries earlier, so that it finds no entry
-//! computed from an old row.
+//! The removal runs right before the commit, for two reasons. First, another session may compute an entry from the old
+//! row at any time before the commit, and that entry must be removed, too. Second, the locks on entries are held only
+//! for a short time. In the session that has changed the rows, a call that opens a cache removes the entries earlier,
+//! so that it finds no entry computed from an old row.
 //!
 //! The fences on entries of memory caches stay until the commit is visible, so that no session stores an entry that it
 //! has computed from an old row.
@@ -65,9 +65,9 @@ pub fn runs_user_code() -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// A removal that more statements of the transaction may follow.
+    /// A removal after which the transaction may run more statements.
     Now,
-    /// A removal that only deferred triggers may follow.
+    /// A removal after which only deferred triggers may run.
     Ending,
     Commit,
 }
@@ -115,10 +115,10 @@ fn remove(when: When) {
     pending::end_removal();
 }
 
-/// Opens a cache for removal. Returns None if the relation was dropped or is no longer a cache, because then no entries
-/// are left to remove. To clear a table, takes the ACCESS EXCLUSIVE lock at once: two transactions that upgraded from a
-/// weaker lock would deadlock. Looks the cache up again under the lock, because a trigger or a foreign key may have
-/// been added to the table.
+/// Opens a cache for removal. Returns None if the relation was dropped or is no longer a cache, and so has no entries.
+/// To clear a table, takes the ACCESS EXCLUSIVE lock at once: two transactions that upgraded from a weaker lock would
+/// deadlock. Looks the cache up again under the lock, because a trigger or a foreign key may have been added to the
+/// table.
 fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     let mode = match (find(relation)?.storage, clears) {
         (Storage::Memory, _) => lock::Mode::Read,
@@ -126,8 +126,8 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
         (_, false) => lock::Mode::Write,
     };
     if clears && mode == lock::Mode::Remove && tier().is_none() {
-        // Take this lock before the table's lock: a loading session holds no lock on the table yet, and would wait for
-        // the table's lock.
+        // Take this lock before the table's lock. A loading session holds this lock and no lock on the table yet, so it
+        // would wait for the table's lock while this session waits for it.
         acquire::keep_loaders_out(&*find(relation)?, None);
     }
     lock::relation(relation, mode);

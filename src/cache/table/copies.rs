@@ -122,7 +122,7 @@ fn take_token(tier: &Tier, cache: &Cache, key: HashedKey, slot: u32) -> Option<T
     })
 }
 
-/// Returns whether the state in the token is unchanged and no writer is active. The caller holds the partition's lock.
+/// Returns whether the state is still the token's and no writer is active. The caller holds the partition's lock.
 fn holds(tier: &Tier, token: &Token, cache: CacheId, hash: u64, partition: &PartitionRef) -> bool {
     let slot = tier.slot(token.slot);
     (partition.epoch(hash) == token.epoch || fault::on(Fault::FillEpochNotCompared))
@@ -162,8 +162,8 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) -> bool
     stored != StoreOutcome::Refused
 }
 
-/// Offers the value of a row that this transaction has written, so that its copy need not be filled in again after the
-/// commit. Does so only if a copy exists, because entries without readers must not push out entries with readers.
+/// Offers the value of a row that this transaction has written, so that no reader needs to fill the copy in again after
+/// the commit. Does so only if a copy exists, because entries without readers must not evict entries with readers.
 pub fn offer(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) {
     let length = value.as_ref().map_or(0, |value| value.bytes().len());
     let may_keep = guc::hot_tier() && !cache.row_security && length <= guc::hot_max_value();

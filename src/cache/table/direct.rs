@@ -2,8 +2,8 @@
 //! `pg::table::write`. Each function has the effect of a statement of `cache::model::statement`.
 //!
 //! A write notes its key before it returns, as the table's trigger would. A deadline is compared with the clock after
-//! the row is locked. A function returns None if only the statement can do the work. The statement then also repeats
-//! any change that the function has already made.
+//! the row is locked. A function returns None if only the statement can do the work. The caller then runs the
+//! statement, which also repeats any change that the function has already made.
 
 use super::access_path;
 use crate::cache::catalog::registry::Cache;
@@ -78,7 +78,7 @@ pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
     Some(removed)
 }
 
-/// The number of look-ups in the index that take as long as reading one page of the table.
+/// The number of lookups in the index that take as long as reading one page of the table.
 const KEYS_A_BLOCK: usize = 12;
 
 /// Removes the entries of these keys, in key order.

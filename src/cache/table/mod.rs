@@ -1,4 +1,4 @@
-//! Reads and changes the rows of table caches, directly or by kept plans, and their copies in the hot tier.
+//! Reads and changes the rows of table caches, directly or through saved plans, and their copies in the hot tier.
 
 pub mod access_path;
 pub mod change;

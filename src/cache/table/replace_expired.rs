@@ -48,7 +48,8 @@ pub fn insert_held_back(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]
 
 /// Returns the cache that contains the row of this key. For a partitioned cache it is the partition, so that only the
 /// partition is read and changed, as its owner. Does not lock the tables above the partition, unless the statement
-/// writes them: DETACH PARTITION locks the tables from above, and would wait for a statement that waits for it.
+/// writes them. DETACH PARTITION locks the tables from the top down, so it would deadlock with a statement that locks
+/// them from the partition up.
 fn holder(written: Oid, key: Key) -> Option<Rc<Cache>> {
     let own = registry::remembered(written);
     if let Some(cache) = own.filter(|cache| !cache.partitioned) {

@@ -219,7 +219,7 @@ pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadlin
         .unwrap_or_else(|| overwrite(cache, key, value, deadline))
 }
 
-/// Overwrites a live entry by a statement. Returns whether the entry was overwritten.
+/// Overwrites a live entry with a statement. Returns whether the entry was overwritten.
 pub fn overwrite(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     let at = versions::to_change(cache, key);
     let new = [value.into(), Typed::moment(deadline)];
@@ -386,7 +386,7 @@ fn write(
     )
 }
 
-/// Removes an entry by a statement over its row. Returns the result of `read` on the row.
+/// Removes an entry with a statement over its row. Returns the result of `read` on the row.
 fn remove<R>(
     cache: &Cache,
     statement: Statement,
@@ -437,8 +437,8 @@ pub fn as_owner_unless(cache: &Cache, needs: Privileges) -> Option<AsOwner> {
         privilege::has(cache.relation, needs) || privilege::row_security_applies(cache.relation);
     (!own_identity).then(|| {
         let owner = AsOwner::of(cache.relation);
-        // An owner may have revoked a privilege from itself. The statement would then report the missing privilege
-        // without a hint.
+        // An owner may have revoked a privilege from itself. In that case the statement would report the missing
+        // privilege without a hint.
         privilege::require(cache.relation, needs, |_| true);
         owner
     })

@@ -57,7 +57,7 @@ fn difference(cache: &Reading, tier: &Tier, slot: u32, bytes: &[u8]) -> Option<D
     (settled && copy.is_live() && !same(Some(&copy), row.as_ref())).then_some((text, copy, row))
 }
 
-/// Returns the copy that a look-up would serve.
+/// Returns the copy that a lookup would serve.
 fn present(cache: &Reading, tier: &Tier, key: &HotKey) -> Option<Entry> {
     let slot = tier.slot(key.cache);
     io::copy_out(tier, key, cache.value_type, None, |header: &Header| {

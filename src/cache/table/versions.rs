@@ -7,8 +7,8 @@
 //!
 //! A key never has more than two versions, because committed rows contain each key once, both at the snapshot and now.
 //! It has only one version if the transaction has not written. Under READ COMMITTED nothing here runs unless the
-//! transaction has changed the source of entries of the cache. If other sessions have stored rows after that change,
-//! these rows do not count as entries, neither for reads nor for changes.
+//! transaction has changed the source of entries of the cache. Rows that other sessions store after such a change do
+//! not count as entries, neither for reads nor for changes.
 
 use pgrx::datum::Interval;
 
@@ -112,7 +112,7 @@ pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
     }
 }
 
-/// The way to remove a key.
+/// How to remove a key.
 pub enum Removal {
     /// Run the statement as usual.
     Plain,

@@ -39,8 +39,8 @@ impl HashedKey {
         }
     }
 
-    /// Prefetches the key's part of the index. In a large tier a look-up mostly waits for memory, and the call can
-    /// check the privileges during that time. Changes nothing, and reveals nothing to the caller.
+    /// Prefetches the key's part of the index. In a large tier a lookup mostly waits for memory, and the call can check
+    /// the privileges during that wait. Changes nothing, and reveals nothing to the caller.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(tier) = tier() {
@@ -50,7 +50,7 @@ impl HashedKey {
 }
 
 /// Prefetches the index for several keys and then their entries, so that their memory is already being loaded at the
-/// first look-up.
+/// first lookup.
 pub fn prefetch_all(keys: &[HashedKey]) {
     let Some(tier) = tier() else {
         return;

@@ -20,7 +20,7 @@ use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::{Room, ValueType};
 use crate::pg::value::stored::{self, Kind};
 
-/// Values up to this size are copied through a buffer, so that a single look-up is enough.
+/// Values up to this size are copied through a buffer, so that a single lookup is enough.
 const SHORT: usize = 8192;
 
 thread_local! {
@@ -76,13 +76,13 @@ pub fn copy_out(
     }
 }
 
-/// The result of a look-up with the short buffer: an entry or a miss, or the length of a longer value.
+/// The result of a lookup with the short buffer: an entry or a miss, or the length of a longer value.
 enum Copied {
     Entry(Option<Entry>),
     Longer(u32),
 }
 
-/// Copies a long value straight into the datum. Starts over if the value has become longer since the last look-up.
+/// Copies a long value straight into the datum. Starts over if the value has become longer since the last lookup.
 fn copy_out_long(
     mut length: u32,
     value_type: ValueType,
@@ -102,7 +102,7 @@ fn copy_out_long(
 }
 
 /// Builds an entry. Returns None if the entry has a different type, because the cache was dropped and created again
-/// with the same oid.
+/// with the same OID.
 fn as_entry(
     header: &Header,
     value_type: ValueType,
@@ -140,7 +140,7 @@ pub enum StoreOutcome {
     /// `still` returned false.
     Refused,
     TooLarge,
-    /// Other writers took the space in every round, so the entry counts as stored and evicted at once.
+    /// Other writers took the space in every round. The entry counts as stored and immediately evicted.
     Crowded,
 }
 

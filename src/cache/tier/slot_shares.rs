@@ -2,8 +2,8 @@
 //! tier that the cache may take, and `reserve`, the bytes that other caches must leave to it.
 //!
 //! A share takes effect with the commit of the definition. The session that has changed the definition then writes the
-//! share into the slot. Every session that loads the definition also compares the slot with it, because after a
-//! restart or COMMIT PREPARED no session has written the share.
+//! share into the slot. Every session that loads the definition also compares the slot with it and updates the slot,
+//! because after a restart or COMMIT PREPARED no session has written the share.
 
 use std::collections::BTreeSet;
 
@@ -90,9 +90,9 @@ pub fn changes() -> u64 {
     tier().map_or(0, Tier::share_changes)
 }
 
-/// Writes the share into the slot of a cache, unless the slot already has the share and all of its reserve. Returns
-/// false, and writes nothing, if a share was written after the caller read the count `seen` ([`changes`]), because that
-/// share may be a newer share of this cache. Skips this check if `seen` is None.
+/// Writes the share into the slot of a cache, unless the slot already has the share and all of its reserve. `seen` is
+/// the count ([`changes`]) that the caller read before the definition. If a share was written since, it may be a newer
+/// share of this cache: writes nothing, and returns false. Skips this check if `seen` is None.
 pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share, seen: Option<u64>) -> bool {
     let agrees = || {
         let slot = tier.slot(slot);
@@ -111,8 +111,8 @@ pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share, seen: Option<u6
     })
 }
 
-/// Raises 53400 unless the reserves of other caches leave this many bytes. A cache without a slot does not count; no
-/// session has used such a cache since the start. `definition` is the same function as in [`before_commit`].
+/// Raises 53400 unless the reserves of other caches leave this many bytes. A cache without a slot does not count,
+/// because no session has used it since the server's start. `definition` is the same function as in [`before_commit`].
 pub fn check_reserve(
     cache: CacheId,
     reserve: Option<i64>,

@@ -1,9 +1,9 @@
-//! Assigns and frees slots: the numbers that identify caches in the hot tier.
+//! Assigns and frees slots. The index of its slot identifies a cache in the hot tier.
 //!
 //! A slot belongs to a relation of a database until the relation is dropped, or its creation is rolled back; on a
 //! standby until a session notices the drop. A slot is never taken from a live relation.
 //!
-//! Code that remembers the number of a slot reads the slot's version at each use, and then checks which cache owns the
+//! Code that remembers a slot by its index reads the slot's version at each use, and then checks which cache owns the
 //! slot. A freed slot first gets a new version and later a new cache. So if the check succeeds, an entry with the
 //! version that was read belongs to the expected cache.
 
@@ -64,8 +64,8 @@ pub fn assign_at_start(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u3
 
 /// Takes a free slot; the caller holds the assignment lock. `to_open` is true if the first user of a memory cache on a
 /// primary must open the slot. Skips a slot that a transaction has marked for the former cache and not unmarked yet,
-/// because that transaction will still lower the slot's `pending_writers`. (DROP may free a slot while another
-/// transaction that has marked it is committing.)
+/// because that transaction will still lower the slot's `pending_writers`. This happens if DROP frees a slot while
+/// another transaction that has marked it is committing.
 fn take(tier: &Tier, cache: CacheId, memory_id: u64, to_open: bool) -> Option<u32> {
     let is_free = |number: &u32| {
         tier.cache_of(*number).load(SeqCst).is_none()

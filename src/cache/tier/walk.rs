@@ -66,9 +66,9 @@ pub fn expire_partition(tier: &Tier, partition: u32, limits: &[(u32, Timestamp)]
     }
 }
 
-/// Returns the sparse pages of a partition to the tier, each under a separate hold of the lock: one hold moves at most
-/// 64 runs, 4 kB together. Stops when `goes_on` returns false. Returns true if it stopped before the partition was
-/// done.
+/// Returns the sparse pages of a partition to the tier. Takes the lock anew for each page, and moves at most 64 runs, 4
+/// kB together, while it holds the lock. Stops when `goes_on` returns false. Returns true if it stopped before the
+/// partition was done.
 pub fn compact_partition(tier: &Tier, partition: u32, goes_on: impl Fn() -> bool) -> bool {
     let mut has_holes = tier.read_at(partition, |partition| partition.has_holes());
     while has_holes {
@@ -80,8 +80,9 @@ pub fn compact_partition(tier: &Tier, partition: u32, goes_on: impl Fn() -> bool
     false
 }
 
-/// The limits for the weight of a removed entry, in multiples of the weight that is left to remove. Among equally used
-/// entries, light ones are removed first, because a heavy entry may free much more than is needed.
+/// The largest weight of a removed entry, in multiples of the weight that is left to remove; the steps are tried in
+/// this order. Among equally used entries, light ones are removed first, because a heavy entry may free much more than
+/// is needed.
 const SLACK: [u64; 4] = [1, 4, 16, u64::MAX];
 
 /// Removes the least used entries of a slot, spread over all partitions, until the weight of the removed entries
@@ -131,7 +132,7 @@ struct Trim {
     most: u64,
     slack: u64,
     removed: u64,
-    /// Whether an entry stays only because it is too heavy for this `slack`.
+    /// Whether some entry was kept only because it is too heavy for this `slack`.
     passed_over: bool,
 }
 
@@ -313,8 +314,8 @@ impl Met {
         }
     }
 
-    /// Visits the new keys of a partition by its journal. Returns false if more keys were inserted than the journal
-    /// keeps.
+    /// Visits the new keys of a partition with the help of its journal. Returns false if more keys were inserted than
+    /// the journal keeps.
     fn follow_in(
         &mut self,
         tier: &Tier,

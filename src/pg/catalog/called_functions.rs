@@ -38,8 +38,8 @@ pub fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
     )
 }
 
-/// Returns whether an extension or a user created a function, whose OID is then above the OIDs of Postgres' own
-/// functions.
+/// Returns whether an extension or a user created the function. The OID of such a function is above the OIDs of
+/// Postgres' own functions.
 pub fn is_of_a_user(function: Oid) -> bool {
     function.to_u32() >= pg_sys::FirstUnpinnedObjectId
 }

@@ -65,8 +65,9 @@ pub fn is_in_block() -> bool {
 }
 
 /// Returns whether a write on another node would be committed there at once. This is possible only outside a
-/// transaction block and outside triggers, which run within a statement. It is so if the running statement writes
-/// through Citus, which evaluates the statement's functions before the write, or if no statement called the function.
+/// transaction block and outside triggers, which run within a statement. There, the result is true if the running
+/// statement writes through Citus, which evaluates the statement's functions before the write, or if no statement
+/// called the function.
 pub fn commits_at_once() -> bool {
     // SAFETY: reads variables of this process; a running portal has its statements, each of which is read after its
     // tag. The depth of triggers is returned without reading the call.

@@ -1,4 +1,4 @@
-//! Discards facts about relations and privileges that a session remembers, when another session changes them.
+//! Discards what a session remembers about relations and privileges when another session changes them.
 //!
 //! Postgres calls the functions here for a changed relation (its columns, indexes, triggers, name, statistics), for a
 //! renamed schema, for a changed function, and for any change of a role, a membership or the database's owner, who is
@@ -21,8 +21,8 @@ thread_local! {
     static WATCHES: ManuallyDrop<RefCell<Watches>> = ManuallyDrop::default();
 }
 
-/// Watches one relation. A caller begins the watch before it reads the relation's facts, so that the watch misses no
-/// change during the read.
+/// Watches one relation. A caller begins the watch before it reads the relation's properties, so that the watch misses
+/// no change during the read.
 pub struct Watch {
     relation: pg_sys::Oid,
     stale: Rc<Cell<bool>>,
@@ -121,7 +121,7 @@ pub struct KnownPrivilege {
 }
 
 /// The number of remembered privileges. It is small, because a session uses few caches at a time; a new privilege
-/// replaces the older privilege in its place.
+/// replaces the older one at its index.
 const PLACES: usize = 64;
 
 thread_local! {

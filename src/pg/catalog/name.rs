@@ -14,7 +14,7 @@ pub struct NewRelation {
     pub name: CString,
     /// `schema.name`, quoted.
     pub qualified: CString,
-    /// How the name differs from the given name, if it does.
+    /// How the name differs from the given name; None if they are equal.
     pub change: Option<NameChange>,
 }
 

@@ -1,4 +1,5 @@
-//! The extension's functions in schema pgcache, by which pgcache recognises its own triggers and views.
+//! The extension's functions in schema pgcache. pgcache recognises its own triggers and views by the functions that
+//! they call.
 //!
 //! The lookups run whenever a table is altered or truncated, a row of a source table is written, or a cache is opened;
 //! they run under any role, and also in databases without the extension. So they check no privilege and raise no error.

@@ -230,7 +230,7 @@ pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
 /// then run as the owner, as they do when a foreign key cascades, but under a fixed search_path, so that the caller's
 /// schemas cannot supply unqualified names. Must not be used if row-level security applies to the caller.
 ///
-/// A role with the TRIGGER privilege may have created a trigger, whose code would then run as the owner. So
+/// A role with the TRIGGER privilege may have created a trigger, and that trigger's code would run as the owner. So
 /// `trigger_trust` checks the triggers before any row is removed as the owner.
 pub struct AsOwner {
     user: pg_sys::Oid,
@@ -254,7 +254,7 @@ impl AsOwner {
     }
 
     /// Prepares to remove rows of a table that the caller did not name. The triggers' code can neither change the
-    /// session nor leave work for the commit, where the work would run as the caller. Raises 42501 for an untrusted
+    /// session nor defer work to the commit, where the work would run as the caller. Raises 42501 for an untrusted
     /// trigger even if the caller is the owner, because the owner did not request this removal.
     pub fn to_remove(relation: pg_sys::Oid) -> AsOwner {
         trigger_trust::refuse(relation);

@@ -1,4 +1,4 @@
-//! Reads catalog facts about a relation: name, kind, owner, columns and triggers.
+//! Reads a relation's properties from the catalogs: name, kind, owner, columns and triggers.
 
 use std::ffi::{CStr, CString};
 use std::num::NonZeroUsize;

@@ -1,10 +1,10 @@
 //! Checks whether an expression is steady: whether it always gives the same result for the same values.
 //!
-//! An expression may be steady always, only while the settings for printing and reading values stay the same, or never.
-//! Postgres' volatility classes are not precise enough. A STABLE function may depend on these settings, but also on the
-//! time, the user or the catalogs, and even IMMUTABLE functions that print numbers and bytes depend on a setting. So
-//! this file lists the STABLE functions that depend only on the settings. A function that is wrongly on the list could
-//! give a row two different keys.
+//! An expression may be steady always, only while the settings for the output and input of values stay the same, or
+//! never. Postgres' volatility classes are not precise enough. A STABLE function may depend on these settings, but also
+//! on the time, the user or the catalogs, and even IMMUTABLE output functions of numbers and bytes depend on a setting.
+//! So this file lists the STABLE functions that depend only on the settings. A function that is wrongly on the list
+//! could give a row two different keys.
 
 use std::ffi::{CStr, c_void};
 
@@ -16,7 +16,7 @@ use crate::pg::memory::pg_list;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// On what an expression's result depends, besides the values in it.
+/// What an expression's result depends on, besides the values in it.
 pub enum Steadiness {
     Steady,
     /// The settings of `session::temporary_settings::Texts`.
@@ -63,8 +63,8 @@ const UNDER_SETTINGS: [&CStr; 31] = [
 /// Prefixes of the names of such functions: arithmetic and comparisons of timestamps and dates.
 const FAMILIES: [&str; 3] = ["timestamptz_", "timestamp_", "date_"];
 
-/// Built-in STABLE functions that print arguments of any type. They are as steady as the output functions of the
-/// arguments' types.
+/// Built-in STABLE functions that convert arguments of any type to text. They are as steady as the output functions of
+/// the arguments' types.
 const PRINTING: [&CStr; 15] = [
     c"anytextcat",
     c"array_to_json",
@@ -182,7 +182,7 @@ impl Found {
         }
     }
 
-    /// Records that a value of a type is printed or read. Returns true if printing or reading the type is not steady.
+    /// Records that a value of a type is converted to or from text. Returns true if the conversion is not steady.
     ///
     /// # Safety
     /// The type exists.

@@ -6,8 +6,8 @@
 //! code, whatever their arguments are.
 //!
 //! The check runs under a lock that blocks new triggers until the transaction ends. The lock does not block CREATE OR
-//! REPLACE FUNCTION, which keeps the function's owner. A SECURITY DEFINER function is not trusted for this property,
-//! because its owner may remove the property between the check and the call, which no lock prevents.
+//! REPLACE FUNCTION, which keeps the function's owner. SECURITY DEFINER does not make a function trusted: its owner may
+//! remove that property between the check and the call, and no lock prevents this.
 
 use std::ffi::{CStr, c_void};
 
@@ -23,7 +23,7 @@ use crate::pg::memory::unguarded;
 use crate::pg::session::lock::Mode;
 use crate::pg::version;
 
-/// Postgres' tgtype bits of the triggers that fire when rows are removed.
+/// The bits of `tgtype` for triggers that fire when rows are removed.
 const REMOVES: u32 = pg_sys::TRIGGER_TYPE_DELETE | pg_sys::TRIGGER_TYPE_TRUNCATE;
 
 /// Functions that are not immutable, but run no user-defined code, whatever their arguments are.

@@ -1,4 +1,4 @@
-//! The triggers, callbacks and hooks by which Postgres calls this extension. They decide little: most turn a call of
+//! The triggers, callbacks and hooks through which Postgres calls this extension. Most of them only turn a call of
 //! Postgres into an event for `cache`.
 
 pub mod applied;

@@ -1,10 +1,11 @@
-//! Checks that a name in one of pgcache's statements still refers to the intended table, and makes the lookup of the
-//! name succeed.
+//! Checks that a name in one of pgcache's statements still refers to the intended table. Also makes the lookup of the
+//! name succeed without USAGE on its schema.
 //!
 //! A statement can refer to its table only by name. While pgcache runs, a schema's owner may rename the table and give
-//! its name to another table, whose triggers, policies and views would then run with the rights of a cache's owner. No
-//! lock on the table prevents this. So after each parse analysis of pgcache's text, including each later analysis for a
-//! kept plan, this module checks which table Postgres found under the name, before any other code sees the result.
+//! its name to another table. The triggers, policies and views of that table would run with the rights of a cache's
+//! owner. No lock on the table prevents this. So after each parse analysis of pgcache's text, including each later
+//! analysis for a saved plan, this module checks which table Postgres found under the name, before any other code sees
+//! the result.
 //!
 //! A schema's owner may also revoke USAGE on the schema from a cache's owner. The name comes from pgcache and not from
 //! a user, so the whole analysis runs as a superuser. The analysis reads catalogs and runs no user-defined code.
@@ -92,7 +93,7 @@ pub fn end_look_up() {
     }
 }
 
-/// The types of a kept plan's parameters. Their address is stable, because Postgres keeps a pointer to them.
+/// The types of a saved plan's parameters. Their address is stable, because Postgres keeps a pointer to them.
 pub struct ParameterTypes(Box<(*const Oid, i32)>);
 
 impl ParameterTypes {
@@ -106,7 +107,7 @@ impl ParameterTypes {
     /// # Safety
     /// `plan` was made by SPI_prepare_cursor with these types, is kept, and is freed before `self`.
     pub unsafe fn look_up_again(&self, plan: pg_sys::SPIPlanPtr) {
-        // SAFETY: a kept plan has its sources. Postgres calls their setup function, if one is set, instead of using
+        // SAFETY: a saved plan has its sources. Postgres calls their setup function, if one is set, instead of using
         // the types alone.
         unsafe {
             let sources: Vec<*mut pg_sys::CachedPlanSource> =
@@ -124,7 +125,7 @@ unsafe extern "C-unwind" {
     fn setup_parse_fixed_parameters(state: *mut pg_sys::ParseState, types: *const Oid, number: i32);
 }
 
-/// Sets up the parameters' types, and begins a guarded lookup. Postgres calls this before it analyses a kept plan's
+/// Sets up the parameters' types, and begins a guarded lookup. Postgres calls this before it analyses a saved plan's
 /// text again.
 unsafe extern "C-unwind" fn analysis_begins(state: *mut pg_sys::ParseState, types: *mut c_void) {
     // SAFETY: `types` is the argument that `look_up_again` set, which lives as long as the plan. The call of

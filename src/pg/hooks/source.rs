@@ -1,5 +1,5 @@
-//! Reports changes of a source table, on which entries of a cache depend, for which no row trigger fires: changes of
-//! its columns, partitions or children, and DROP.
+//! Reports the changes of a source table that fire no row trigger: changes of its columns, partitions or children, and
+//! DROP. Entries of a cache depend on a source table.
 //!
 //! The object access hook reports these events:
 //!
@@ -8,8 +8,8 @@
 //! - A partition or child that is not empty is added or removed.
 //! - The table is dropped, for any reason. Postgres drops its triggers first, so this module remembers the dropped
 //!   triggers.
-//! - A dependency's trigger that was disabled, or enabled only for some sessions, is enabled again. It missed the
-//!   changes made before.
+//! - A dependency's trigger that was disabled, or enabled only for some sessions, is enabled again. It has missed
+//!   changes in between.
 //!
 //! As for row changes, the table's owner must be allowed to delete from the cache. An owner without this right may
 //! still drop the table, but the entries stay.
@@ -41,7 +41,7 @@ struct Seen {
     triggers: bool,
     /// Tables with an altered dependency trigger.
     altered: Vec<Oid>,
-    /// Triggers that this transaction created and has not altered since, so they have missed no change.
+    /// Triggers that this transaction has created and never altered, so they have missed no change.
     made: HashSet<u32>,
 }
 
@@ -192,7 +192,8 @@ pub fn take_altered() -> Option<Oid> {
     }
 }
 
-/// Returns whether the transaction has altered or dropped a dependency's trigger, which may then have missed changes.
+/// Returns whether the transaction has altered or dropped a dependency's trigger. Such a trigger may have missed
+/// changes.
 pub fn triggers_changed() -> bool {
     SEEN.with(|seen| seen.look(|seen| seen.triggers))
 }

@@ -91,7 +91,7 @@ pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum
     Datum::null()
 }
 
-/// The facts that a partition's trigger needs: the cache, and the number and type of the key column in the partition.
+/// What a partition's trigger needs to know: the cache, and the number and type of the key column in the partition.
 ///
 /// The trigger reports no dead bytes for a partition, because the sweep counts dead bytes only for whole caches; VACUUM
 /// of a partition follows Postgres' own counts.
@@ -100,7 +100,7 @@ struct Part {
     key: Option<(i16, KeyType)>,
 }
 
-/// Returns the facts about a partition. Looks them up once for each statement and keeps them in the memory of the
+/// Returns the [`Part`] of a partition. Looks them up once for each statement and keeps them in the memory of the
 /// call's FmgrInfo, which ends with the statement.
 ///
 /// # Safety
@@ -114,8 +114,8 @@ unsafe fn part_of(call: pg_sys::FunctionCallInfo, trigger: &pg_sys::TriggerData)
             let number = (*trigger.tg_trigger).tgoid;
             let partition = trigger.tg_relation;
             let part = Part {
-                // The original is missing only in a damaged catalog. The partition's OID is then used instead, which is
-                // not a cache.
+                // The original is missing only in a damaged catalog. In that case the partition's own OID is used,
+                // which is not a cache.
                 cache: relation::made_on(number).unwrap_or((*partition).rd_id),
                 key: columns::key_in_partition(partition),
             };

@@ -1,5 +1,5 @@
 //! Follows the statements of two-phase commit: records that PREPARE TRANSACTION is running, and reports that a prepared
-//! transaction was committed or rolled back. The module `utility` calls this one.
+//! transaction was committed or rolled back. The module `utility` calls this module.
 //!
 //! Postgres calls no extension when COMMIT PREPARED or ROLLBACK PREPARED decides a transaction. So the session that
 //! runs the statement reports the decision here, in the statement's own transaction.

@@ -3,7 +3,7 @@
 //! 1. `two_phase_commit` records PREPARE TRANSACTION, because the callbacks that the statement calls read this record.
 //! 2. `copied` may rewrite a COPY so that it also replaces expired rows.
 //! 3. The hook that was installed before pgcache's, or Postgres itself, runs the statement.
-//! 4. After a statement without an error, the hook notifies `copied`, then `prepared`.
+//! 4. After a statement without an error, the hook notifies `copied`, then `two_phase_commit`.
 //!
 //! A statement may run further statements inside it, such as a function's COPY, so each statement keeps its state in
 //! its own stack frame of this hook. An error jumps over these frames, which hold nothing to drop, and skips step 4:

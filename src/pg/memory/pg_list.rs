@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// Returns the OIDs in a list; the list NULL is empty.
+/// Returns the OIDs in a list; NULL is the empty list.
 ///
 /// # Safety
 /// `list` is NULL or a list of OIDs.
@@ -18,7 +18,7 @@ pub unsafe fn oids(list: *mut pg_sys::List) -> Vec<pg_sys::Oid> {
     }
 }
 
-/// Returns the elements of a list of pointers; the list NULL is empty.
+/// Returns the elements of a list of pointers; NULL is the empty list.
 ///
 /// # Safety
 /// `list` is NULL or a list of pointers to `T`.

@@ -22,8 +22,8 @@ const LOCK: &CStr = c"PgcacheCursors";
 const WORDS: usize = (2 << 20) / 8;
 /// The number of words before a key, which hold its length and the checksum.
 const HEAD: usize = 2;
-/// The lowest number of a cursor. Numbers stay below 2^53, up to which every client represents integers exactly,
-/// because no server writes 2^40 words in its lifetime.
+/// The lowest number of a cursor. No server writes 2^40 words in its lifetime, so all numbers stay below 2^53, up to
+/// which every client represents integers exactly.
 const FIRST: u64 = 1 << 52;
 
 #[repr(C)]

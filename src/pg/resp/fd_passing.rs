@@ -1,5 +1,5 @@
-//! Passes a client's connection from the first network process, which accepts it, to another network process, by
-//! sending its descriptor in a datagram.
+//! Passes a client's connection from the first network process, which accepts it, to another network process. Sends the
+//! connection's descriptor in a datagram.
 //!
 //! Each network process except the first has an inbox: a unix socket in `pg_stat_tmp`. This folder of the data
 //! directory exists in every version, only the server's user can reach it, and no backup includes it. A network process
@@ -101,7 +101,7 @@ pub struct Handed {
 }
 
 impl Inbox {
-    /// Opens the inbox of this process, network process `network`, and removes its predecessor's inbox.
+    /// Opens the inbox of this process, whose index is `network`, and removes its predecessor's inbox.
     pub fn open(network: usize) -> io::Result<Inbox> {
         let path = path(network);
         match fs::remove_file(&path) {

@@ -8,8 +8,8 @@
 //! the other. A waiting process is not inside; otherwise two processes that both need exclusive use would wait for each
 //! other.
 //!
-//! A network process that crashes leaves its words set. A process that waits for another process checks now and then
-//! whether the other process still runs. The successor of a crashed process clears the words.
+//! A network process that crashes leaves its words set. A process that waits for another process checks every few
+//! milliseconds whether that process still runs. The successor of a crashed process clears the words.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -35,7 +35,7 @@ struct Inside {
 
 #[repr(C, align(64))]
 pub(super) struct Shared {
-    /// The number of the network process with exclusive use, plus 1; 0 if none has it.
+    /// The index of the network process with exclusive use, plus 1; 0 if no process has exclusive use.
     alone: AtomicU32,
     networks: [Inside; MOST_PROCESSES],
 }
@@ -50,12 +50,12 @@ pub struct Gate {
 /// Marks the network process as inside while it lives.
 pub struct Entered(Gate);
 
-/// Keeps the other network processes outside while it lives. Holds None if this process already had exclusive use,
-/// which then does not end with this value.
+/// Keeps the other network processes outside while it lives. Holds None if this process already had exclusive use; in
+/// that case, dropping the value does not end the exclusive use.
 pub struct Alone(Option<Gate>);
 
 impl Gate {
-    /// Opens the gate for this process, network process `number`, and clears the words that its predecessor left set.
+    /// Opens the gate for this process, whose index is `number`, and clears the words that its predecessor left set.
     pub(super) fn begin(shared: &'static Shared, number: usize) -> Gate {
         let gate = Gate { shared, number };
         gate.own().word.store(0, SeqCst);
@@ -72,7 +72,7 @@ impl Gate {
         self.number as u32 + 1
     }
 
-    /// Ends the exclusive use of the network process with this number, if it has it.
+    /// Ends the exclusive use of the network process with this index, if that process has it.
     fn free(&self, number: usize) {
         let mark = number as u32 + 1;
         let alone = &self.shared.alone;
@@ -121,8 +121,7 @@ impl Gate {
         Alone(Some(self))
     }
 
-    /// Waits until no process has exclusive use. Stops waiting and returns false if the end of this process was
-    /// requested.
+    /// Waits until no process has exclusive use. Stops waiting and returns false if this process was requested to exit.
     #[cold]
     fn wait_for_alone(&self) -> bool {
         let alone = &self.shared.alone;
@@ -142,7 +141,7 @@ impl Gate {
 }
 
 /// Waits until `is_done` returns true, and calls `look` every few milliseconds to check whether the other process still
-/// runs. Returns false if the end of this process was requested.
+/// runs. Returns false if this process was requested to exit.
 fn wait(is_done: impl Fn() -> bool, look: impl Fn()) -> bool {
     for _ in 0..SPINS {
         if is_done() {

@@ -1,5 +1,5 @@
-//! Reads from the catalogs the attributes of a role that logs in, and those of the served database. `resp::auth`
-//! decides by them whether to admit a client.
+//! Reads from the catalogs the attributes of a role that logs in, and those of the served database. `resp::auth` uses
+//! them to decide whether to admit a client.
 
 use std::ffi::{CStr, CString};
 

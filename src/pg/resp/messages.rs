@@ -97,7 +97,7 @@ impl Messages {
         self.ring.append([lengths, sender], &[channel, text]);
     }
 
-    /// Returns a reader for the network process with this number, which begins at the current end of the ring.
+    /// Returns a reader for the network process with this index. The reader begins at the current end of the ring.
     pub fn reader(self, network: usize) -> Reader {
         Reader {
             unread: ring::Reader::begin(self.ring),
@@ -120,7 +120,7 @@ impl Reader {
         self.unread.is_ready()
     }
 
-    /// Skips all unread messages.
+    /// Marks all unread messages as read.
     pub fn pass(&mut self) {
         self.unread.pass();
     }

@@ -22,12 +22,12 @@ fn readers_at() -> usize {
 #[derive(Clone, Copy)]
 pub struct MultiProcess {
     pub gate: Gate,
-    /// Indexed by the number of the network process.
+    /// One element for each network process, in the order of their indexes.
     pub readers: &'static [Readers],
 }
 
-/// Opens the shared state for this process, network process `number` of `networks`. Returns None if it is the only
-/// network process.
+/// Opens the shared state for this process, which has the index `number` among `networks` network processes. Returns
+/// None if it is the only network process.
 pub fn begin(number: usize, networks: usize) -> Option<MultiProcess> {
     let memory = shared_memory::of_server()?.networks?;
     // SAFETY: the memory begins at an aligned address and has the bytes that `bytes` returns for the same number of

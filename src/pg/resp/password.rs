@@ -2,9 +2,9 @@
 //!
 //! Three rules hold. First, the check of a wrong password takes as long as the first check of a right password, even if
 //! the role does not exist; otherwise the time would reveal which roles exist. Second, a password that was verified
-//! once is recognized without the work of SCRAM, as long as the stored secret stays the same. Third, memory keeps no
-//! password and no data from which an attacker could guess one: only a keyed hash, whose key exists only in this
-//! process.
+//! once is recognized without the computation of SCRAM, as long as the stored secret stays the same. Third, memory
+//! keeps no password and no data from which an attacker could guess one: only a keyed hash, whose key exists only in
+//! this process.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -89,7 +89,7 @@ fn verify(name: &CStr, secret: &CStr, password: &CStr) -> bool {
     }
 }
 
-/// Does the work of a verification and discards the result, so that a refusal takes as long as a verification.
+/// Computes what a verification computes and discards the result, so that a refusal takes as long as a verification.
 fn spend(password: &CStr) {
     let password = password.as_ptr();
     // SAFETY: inside `guarded` an error jumps over nothing that must be dropped; the C string lives through the call,

@@ -19,7 +19,7 @@ pub enum Kind {
     Executor,
 }
 
-/// The main functions of the processes, which `crate::resp` provides. Each receives the number of its process.
+/// The main functions of the processes, which `crate::resp` provides. Each receives the index of its process.
 #[derive(Clone, Copy)]
 pub struct Tasks {
     pub network: fn(number: usize),
@@ -76,7 +76,7 @@ pub fn setting(name: &str) -> Option<String> {
     value?.into_string().ok()
 }
 
-/// Returns the system user as which the server runs.
+/// Returns the system user that runs the server.
 pub fn user() -> u32 {
     // SAFETY: reads a number of this process.
     unsafe { libc::geteuid() }

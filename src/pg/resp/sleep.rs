@@ -2,9 +2,9 @@
 //! does for sessions.
 //!
 //! The connections are in an epoll set, because they are opened and closed all the time, which Postgres' `WaitEventSet`
-//! does not allow. The same set contains the events for which Postgres itself waits: the latch (by the signal that its
-//! setter sends), the end of the postmaster, and other signals. With the epoll set inside a `WaitEventSet`, each round
-//! would cost three system calls instead of one.
+//! does not allow. The same set contains the events for which Postgres itself waits: the latch (through the signal that
+//! its setter sends), the end of the postmaster, and other signals. With the epoll set inside a `WaitEventSet`, each
+//! round would cost three system calls instead of one.
 //!
 //! A process that sets the latch of this process sends SIGURG if this process has announced that it may sleep. Postgres
 //! keeps SIGURG blocked and reads it from a descriptor (WAIT_USE_SIGNALFD in latch.c and waiteventset.c, which applies
@@ -127,7 +127,7 @@ fn set_of(signals: &[c_int]) -> libc::sigset_t {
 /// Returns whether the latch was set since the last call, and resets it.
 #[inline]
 pub fn was_woken() -> bool {
-    // SAFETY: the latch is the process's own; other processes set it, so the read is volatile. The caller looks for
+    // SAFETY: the latch is the process's own; other processes set it, so the read is volatile. The caller checks for
     // work after this call, as ResetLatch requires.
     unsafe {
         let set = (&raw const (*pg_sys::MyLatch).is_set).read_volatile() != 0;

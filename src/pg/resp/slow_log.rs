@@ -40,9 +40,9 @@ struct Entry {
 
 #[repr(C)]
 struct Shared {
-    /// The number of commands ever logged. The number of an entry is the number of entries before it.
+    /// The number of commands ever logged. The id of an entry is the number of entries logged before it.
     count: AtomicU64,
-    /// The number of the first entry that SLOWLOG RESET has not removed.
+    /// The id of the first entry that SLOWLOG RESET has not removed.
     from: AtomicU64,
     entries: [Entry; ENTRIES],
 }
@@ -99,7 +99,7 @@ pub fn reset() {
     }
 }
 
-/// Returns all entries with their numbers, latest first.
+/// Returns all entries with their ids, latest first.
 pub fn entries() -> impl Iterator<Item = (u64, Slow<Vec<u8>>)> {
     let numbers = SHARED.get().map_or(0..0, |shared| {
         let count = shared.count.load(Acquire);
@@ -112,7 +112,7 @@ pub fn entries() -> impl Iterator<Item = (u64, Slow<Vec<u8>>)> {
 }
 
 impl Shared {
-    /// Returns the entry with this number; None if a newer entry has replaced it or is being written over it.
+    /// Returns the entry with this id; None if a newer entry has replaced it or is being written over it.
     fn read(&self, number: u64) -> Option<Slow<Vec<u8>>> {
         let entry = &self.entries[number as usize % ENTRIES];
         let look = || array::from_fn(|at| entry.words[at].load(Relaxed));

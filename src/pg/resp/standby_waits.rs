@@ -66,7 +66,7 @@ pub fn begin_executor(number: usize) {
     }
 }
 
-/// Records that this process, executor `number`, is about to commit.
+/// Records that this process, whose index is `number`, is about to commit.
 pub fn begin(number: usize) {
     if let Some(executor) = back(number) {
         executor.since.store(clock::now(), Relaxed);
@@ -94,8 +94,8 @@ impl Executor {
 }
 
 fn executors() -> impl Iterator<Item = &'static Executor> {
-    // Ensures that an executor that ends its wait after this check sees all batches that were put aside before the
-    // check.
+    // An executor that ends its wait after this check must see all batches that were put aside before the check; the
+    // fence ensures it.
     fence(SeqCst);
     SHARED
         .get()

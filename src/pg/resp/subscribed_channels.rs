@@ -1,5 +1,5 @@
-//! The channels and patterns to which the clients of each network process have subscribed, by which the other network
-//! processes know where to send a message. Each process has one table in shared memory for channels and one for
+//! The channels and patterns to which the clients of each network process have subscribed. The other network processes
+//! read them to know where to send a message. Each process has one table in shared memory for channels and one for
 //! patterns.
 //!
 //! Only the network process that owns a table writes it, without a lock. The table's size is fixed. If the table has no

@@ -80,7 +80,7 @@ pub fn group(name: &CStr) -> Option<u32> {
     }
 }
 
-/// Runs `make` with a umask by which only the server's user can access the paths that it creates. The caller sets their
+/// Runs `make` with a umask that lets only the server's user access the paths that it creates. The caller sets their
 /// permissions afterwards.
 pub fn private<R>(make: impl FnOnce() -> R) -> R {
     // SAFETY: the umask belongs to this process, which has one thread; it is restored below.

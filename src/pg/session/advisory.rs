@@ -77,8 +77,8 @@ impl Advisory {
     }
 }
 
-/// Makes sessions that create relations of the same name wait for each other, by an advisory lock that lasts until the
-/// transaction ends. Two names may share a lock by chance, which costs a wait and changes no result.
+/// Makes sessions that create relations of the same name wait for each other, with an advisory lock that lasts until
+/// the transaction ends. Two names may share a lock by chance, which costs a wait and changes no result.
 pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;

@@ -146,9 +146,9 @@ const INTEGRITY: [PgSqlErrorCode; 7] = [
     PgSqlErrorCode::ERRCODE_EXCLUSION_VIOLATION,
 ];
 
-/// Returns a replacement for an error of one of pgcache's statements if the error shows a value. This is so if its
-/// message shows bytes that are not valid text, or if its DETAIL shows the row that violates a constraint; the
-/// replacement then names the constraint and the table. Returns None for every other error.
+/// Returns a replacement for an error of one of pgcache's statements if the error shows a value. An error shows a value
+/// if its message shows bytes that are not valid text, or if its DETAIL shows the row that violates a constraint. In
+/// the second case the replacement names the constraint and the table. Returns None for every other error.
 pub fn without_values(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
     if error.sql_error_code() == PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE {
         return Some(Error::NotText.into());

@@ -1,4 +1,4 @@
-//! Deliberate faults, which prove that the tests can fail. Each fault leaves out one step of the protocol that keeps a
+//! Deliberate faults, which show that the tests can fail. Each fault leaves out one step of the protocol that keeps a
 //! cache correct, and names a test that must then fail. `make power` sets one fault after the other and runs its test.
 //!
 //! The faults exist only with the cargo feature `pauses`; without the feature, [`on`] is false at compile time and the
@@ -14,7 +14,7 @@ macro_rules! faults {
             $($(#[$doc])* $fault,)*
         }
 
-        /// The names of the faults, in the order of their numbers.
+        /// The names of the faults, in the order of the enum.
         #[cfg(feature = "pauses")]
         const NAMES: &[&str] = &[$(stringify!($fault),)*];
     };
@@ -30,7 +30,7 @@ faults! {
     BatchNotRefilled => "fair_caches::repeated_writes_affect_no_other_cache",
     /// A dependency's key is evaluated under the settings of the session that changes the row.
     KeyUnderWritersSettings => "depend_settings::a_key_does_not_follow_the_writers_settings",
-    /// The former DEFAULT of an attached table is printed under the session's settings.
+    /// The text of an attached table's former DEFAULT depends on the session's settings.
     FormerDefaultUnderSessionsSettings => "depend_settings::a_former_default_comes_back_as_it_was",
     /// cache_fetch stores a value that a parallel worker loads.
     ParallelWorkerStores => "fetch_truth::a_parallel_worker_stores_nothing",
@@ -84,7 +84,7 @@ faults! {
     CacheNotPending => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// The mark of a whole cache does not change its version, so its copies stay valid.
     CacheKeepsVersion => "coherence_statements::after_any_statement_function_and_select_agree",
-    /// If no place is free for a key's mark, the whole cache is not marked instead.
+    /// If the tier has no room for a key's mark, the whole cache is not marked instead.
     NoPlaceNotPending => "marks_at_limits::a_key_that_finds_no_place_keeps_readers_off_its_cache",
     /// The mark of a whole cache without a slot takes no lock.
     NoSlotNotLocked => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
@@ -118,7 +118,7 @@ faults! {
     NoteKeepsOffer => "set_keeps::a_set_keeps_the_copy_of_the_entry_it_overwrites",
     /// The rollback of a savepoint does not withdraw the values that its sets offer for publication.
     SavepointKeepsOffers => "set_keeps::a_set_keeps_the_copy_of_the_entry_it_overwrites",
-    /// A commit publishes a value although another transaction has marked its key since the commit's own mark.
+    /// A commit publishes a value although another transaction has marked its key after the commit's own mark.
     PublishMarkNotAlone => "set_keeps::a_set_publishes_nothing_over_a_later_one",
 
     // Copies: lookups and fills
@@ -235,7 +235,7 @@ faults! {
     OverflowDoesNotStand => "prepared::a_key_that_finds_no_room_is_not_copied_either",
     /// A role may take all the room for keys of prepared transactions.
     RoleTakesAllRoom => "fair_caches::prepared_transactions_of_one_role_leave_room_for_keys_of_another",
-    /// Marks of one cache for which a record has no room take a place each, instead of one place together.
+    /// Marks of one cache for which a record has no room take one item each, instead of one item together.
     WholeMarksNotJoined => "fair_caches::a_transaction_that_changes_many_caches_can_be_prepared",
     /// A DROP that was prepared keeps the slot.
     PreparedDropKeepsSlot => "prepared::caches_that_come_and_go_in_prepared_transactions_use_up_no_slots",
@@ -277,7 +277,7 @@ faults! {
     NotDrainedBeforeReply => "resp_tracking::no_reply_is_newer_than_an_unsent_change",
     /// A key invalidated during a read is not invalidated again after its reply.
     NotInvalidatedAgain => "resp_tracking_tables::a_key_sent_during_a_read_is_sent_again",
-    /// A network process that was overtaken in the ring does not invalidate everything.
+    /// A network process that has lost messages of the ring does not invalidate everything.
     LostInvalidatesNothing => "resp_tracking::a_network_process_that_was_overtaken_invalidates_everything",
     /// Clients receive invalidations for changes rolled back to a savepoint.
     SavepointInvalidates => "resp_tracking_tables::changes_undone_by_a_savepoint_are_not_sent",
@@ -321,7 +321,7 @@ faults! {
     ShownByFetch => "hidden_cursors::a_cursor_of_a_security_definer_function_hides_them_for_any_caller",
     /// COPY writes a row in the same batch as an expired row with the same key.
     CopiedTwiceNotHeld => "copied::copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert",
-    /// The worker does not fill holes in the tier.
+    /// The worker does not compact the tier's pages.
     HolesStay => "worker_space::large_values_fit_where_a_trim_has_left_holes",
     /// Watchers are notified of changes rolled back to a savepoint.
     RollbackNotified => "watch::each_change_is_sent_once_in_commit_order_and_none_of_a_rollback",
@@ -347,7 +347,7 @@ mod chosen {
     use super::{Fault, NAMES};
 
     static SETTING: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
-    /// The number of the fault that is on, counted from 1; 0 if none is.
+    /// The position of the fault that is on in the list, counted from 1; 0 if no fault is on.
     static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 
     /// Defines `pgcache.fault` and reads it once. `preloading` means that this process is the postmaster.

@@ -43,7 +43,7 @@ pub fn relation(relation: pg_sys::Oid, mode: Mode) {
     unsafe { pg_sys::LockRelationOid(relation, mode.number()) }
 }
 
-/// Takes the lock if it is free. Returns whether it was free.
+/// Takes the lock if it is free. Returns whether it took the lock.
 pub fn try_relation(relation: pg_sys::Oid, mode: Mode) -> bool {
     // SAFETY: any OID may be locked, even an unused one; the call does not wait.
     unsafe { pg_sys::ConditionalLockRelationOid(relation, mode.number()) }
@@ -117,9 +117,9 @@ impl Drop for Brief {
     }
 }
 
-/// When dropped, releases the locks that a kept plan takes to read a table and its indexes. The plan may take each lock
-/// several times, depending on whether Postgres plans again. So it runs under its own resource owner, which counts the
-/// locks.
+/// When dropped, releases the locks that a saved plan takes to read a table and its indexes. The plan may take each
+/// lock several times, depending on whether Postgres plans again. So it runs under its own resource owner, which counts
+/// the locks.
 ///
 /// Every other lock passes to the caller's resource owner and stays, because the code that took it relies on it until
 /// the transaction ends. When an error unwinds, dropping the scope releases no lock: the abort must release the
@@ -196,17 +196,17 @@ pub fn try_database(database: pg_sys::Oid) -> bool {
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
-/// The number of the object lock on a cache that a prepared transaction holds if it has changed the cache, from the
+/// Identifies the object lock on a cache that a prepared transaction has changed. The transaction holds it from the
 /// beginning of PREPARE TRANSACTION. Postgres itself takes only relation locks on relations, so no other code takes
 /// this object lock.
 const TOUCHED: u16 = 1;
-/// The number of the lock that the transaction holds in addition to `TOUCHED` if the whole cache counts as changed.
+/// Identifies the lock that the transaction holds in addition to `TOUCHED` if the whole cache counts as changed.
 const TOUCHED_AS_A_WHOLE: u16 = 2;
 
-/// The number of the lock on a cache without a slot in the hot tier that a transaction is about to change as a whole.
+/// Identifies the lock on a cache without a slot in the hot tier that a transaction is about to change as a whole.
 const CHANGED_WITHOUT_SLOT: u16 = 3;
 
-/// The number of the lock on a cache in whose table a transaction stores loaded values.
+/// Identifies the lock on a cache in whose table a transaction stores loaded values.
 const STORED: u16 = 4;
 
 /// Announces that the transaction stores a loaded value in a cache's table. The announcement lasts until the

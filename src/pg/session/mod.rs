@@ -49,7 +49,7 @@ pub fn is_superuser() -> bool {
 }
 
 /// Returns whether each statement of the transaction takes a new snapshot and the transaction has written nothing. Only
-/// then may the session read or make copies of committed rows.
+/// such a session may read or make copies of committed rows.
 ///
 /// A transaction without an xid has no uncommitted row in any table. So a copy hides none of its own writes, not even a
 /// write that a trigger has yet to record.

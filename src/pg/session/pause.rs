@@ -4,7 +4,7 @@
 //! The setting `pgcache.pause` is the maximum wait of a session in each window, in milliseconds. Each actual wait is
 //! random, so that the windows of several sessions overlap in every order. If `pgcache.pause_window` is the number of a
 //! window, a session waits only there, while the file `pgcache.hold` exists in the data directory, and at most
-//! `pgcache.pause`. Its wait event is then `Extension`, by which a test recognises the wait.
+//! `pgcache.pause`. A test recognises such a wait by its wait event, `Extension`.
 
 /// The points of the protocol at which a session may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]

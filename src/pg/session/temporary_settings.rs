@@ -45,7 +45,7 @@ impl Held {
     }
 }
 
-/// The settings that affect how Postgres prints and reads values of any type.
+/// The settings that affect the text form of values, on output and on input.
 const OF_TEXTS: [&CStr; 8] = [
     c"DateStyle",
     c"IntervalStyle",
@@ -74,8 +74,8 @@ impl Texts {
         OF_TEXTS.map(value).join("; ")
     }
 
-    /// Returns settings under which a printed value has the same meaning in every session. Dates are printed as ISO
-    /// 8601.
+    /// Returns settings under which the text of a value has the same meaning in every session. Dates have the form of
+    /// ISO 8601.
     pub fn iso() -> Texts {
         let mut texts = Texts([std::ptr::null(); OF_TEXTS.len()]);
         texts.0[0] = c"ISO, YMD".as_ptr();

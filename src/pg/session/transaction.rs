@@ -1,4 +1,4 @@
-//! Reads facts about the transaction: whether it can write, its snapshots, and the outcome of other transactions. Also
+//! Reads the state of the transaction: whether it can write, its snapshots, and the outcome of other transactions. Also
 //! makes the WAL record of an abort durable ([`flush_abort`]).
 
 use crate::pg::session::fault::{self, Fault};
@@ -10,7 +10,8 @@ pub fn is_writable() -> bool {
     !unsafe { pg_sys::XactReadOnly } && !crate::pg::session::in_recovery()
 }
 
-/// Returns whether the transaction has an xid, and so may have written; other sessions may then wait for its end.
+/// Returns whether the transaction has an xid. A transaction with an xid may have written, and other sessions may wait
+/// for its end.
 pub fn has_xid() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
@@ -93,8 +94,8 @@ pub fn snapshot_is_latest() -> bool {
     }
 }
 
-/// Returns whether the transaction's only snapshot was taken while the server was a standby, which may have been
-/// promoted since. The snapshot must exist.
+/// Returns whether the transaction's only snapshot was taken while the server was a standby. The standby may have been
+/// promoted after that. The snapshot must exist.
 pub fn snapshot_is_of_a_standby() -> bool {
     // SAFETY: the snapshot belongs to the transaction and stays until its end.
     unsafe { (*pg_sys::GetTransactionSnapshot()).takenDuringRecovery }
@@ -132,8 +133,8 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// Reads the current state, in a transaction. Takes a snapshot first, because without one Postgres would report any
-    /// transaction as ended that is older than all running transactions that it knows.
+    /// Reads the current state, in a transaction. Takes a snapshot first. Without a snapshot, Postgres would report a
+    /// running transaction as ended if it is older than all running transactions that this process knows.
     pub fn now() -> Decided {
         // SAFETY: in a transaction, by the caller's contract; the code keeps no pointer to the snapshot; taking it sets
         // this process's xmin.

@@ -1,5 +1,5 @@
-//! Supports waits for another session outside Postgres' lock table, for example for a lease, with the deadlock check
-//! that such waits need.
+//! Checks for deadlocks and timeouts in waits outside Postgres' lock table, for example for another session's lease.
+//! Postgres itself does not see these waits.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub fn is_too_long(waited: Duration) -> bool {
     longest > 0 && waited >= Duration::from_millis(longest)
 }
 
-/// Returns the processes for whose locks a process waits (`pg_blocking_pids`).
+/// Returns the processes that hold the locks for which a process waits (`pg_blocking_pids`).
 fn blocking(process: i32) -> Vec<i32> {
     // SAFETY: the function takes an integer and returns an array of integers without nulls, in the current memory
     // context.

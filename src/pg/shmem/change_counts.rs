@@ -4,7 +4,7 @@
 //! The order is essential. A watching session raises `watchers`, and then reads the count under the lock of the key's
 //! partition. A writer that changes an entry holds the same lock while it reads `watchers` and raises the count. So
 //! either the session's read sees the change, or the writer counts the change after the read. While no session watches,
-//! a writer pays only for one load.
+//! a writer only reads one word.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};

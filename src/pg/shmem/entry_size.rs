@@ -17,8 +17,8 @@ const FILE: &str = "pg_stat/pgcache.entry_size";
 const WRITTEN: &str = "pg_stat/pgcache.entry_size.tmp";
 /// A run with fewer entries than this does not overwrite the file, because its average predicts little.
 const MIN_ENTRIES: u64 = 1_000;
-/// The largest size that is used from the file. A larger size means a smaller index. If the index is too small for the
-/// next load, memory stays unused until another restart; if it is too large, it wastes only one percent of the tier.
+/// The largest size that is used from the file. A larger size means a smaller index. An index that is too small for the
+/// entries leaves memory unused until another restart; an index that is too large wastes only one percent of the tier.
 const MAX_REMEMBERED: usize = 1_024;
 /// The maximum number of bytes that are read from the file, regardless of its content.
 const MAX_DIGITS: u64 = 32;

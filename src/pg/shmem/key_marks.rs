@@ -22,13 +22,13 @@ const PARTS: usize = 128;
 const LEAST: usize = 1024;
 /// The number of places after each of a key's two homes in which its marks may be: two cache lines.
 const REACH: usize = 16;
-/// The share of a role: one in eight places. If four roles use up their shares, half of the places stay free; then, by
-/// simulation, one home is full for one key in 300, and both homes are full for one key in 30,000.
+/// The share of a role: one in eight places. If four roles use up their shares, half of the places stay free. A
+/// simulation of this state finds one home full for one key in 300, and both homes full for one key in 30,000.
 const SHARES: usize = 8;
 /// The word of a key whose own word is 0, because 0 means that a place is free.
 const INSTEAD_OF_ZERO: u64 = 1;
 /// A bit that is set in all words of a key when a caller requests a second mark while the first exists. In a hash this
-/// bit only chooses the partition, so it is free here.
+/// bit only chooses the partition, so a word can use it.
 const MET: u64 = 1 << 63;
 
 #[repr(C, align(64))]

@@ -48,7 +48,7 @@ const DOOMED: u32 = 3;
 struct LeaseRecord {
     hash: AtomicU64,
     id: AtomicU64,
-    /// The cache of the key, by which [`Partition::void_all`] finds all leases of a cache.
+    /// The cache of the key. [`Partition::void_all`] uses it to find all leases of a cache.
     cache: AtomicCacheId,
     deadline: AtomicI64,
     /// The process that computes the value or has stored it; 0 for a client that may store it through any session.

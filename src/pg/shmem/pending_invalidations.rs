@@ -9,8 +9,8 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The number of announcements at a time: more than most servers have sessions. A writer that finds no free place is
-/// not announced, so readers do not wait for it.
+/// The maximum number of announcements at a time, which is more than most servers have sessions. A writer that finds no
+/// free place is not announced, so readers do not wait for it.
 const PLACES: usize = 1024;
 
 /// The announcements in shared memory. Zeroed memory means that no transaction is announced.

@@ -28,8 +28,7 @@ use crate::pg::session::transaction;
 /// The number of records for each transaction that may be prepared at a time (`max_prepared_transactions`). It is more
 /// than one because a decided transaction keeps its record until the record's items are undone.
 const RECORDS_EACH: usize = 2;
-/// The largest parts of the hot tier's bytes that records and pool may take: one in 32 for the records, one in 64 for
-/// the pool.
+/// The largest part of the hot tier's bytes that the records may take: one in 32. The pool may take one in 64.
 const PARTS_FOR_RECORDS: usize = 32;
 const PARTS_FOR_PIECES: usize = 64;
 /// The share of a role: one in four pieces of the pool.
@@ -83,7 +82,7 @@ impl Place {
 struct Header {
     /// 0 if the record is free; otherwise the transaction's id and the state of the record.
     owner: AtomicU64,
-    /// The number of the record's last piece, counted from 1; 0 if the record has no piece.
+    /// The index of the record's last piece, counted from 1; 0 if the record has no piece.
     piece: AtomicU32,
     /// Items that were put before the items in the pieces.
     first: Items<FIRST_ITEMS>,
@@ -95,7 +94,7 @@ struct Header {
 struct Piece {
     /// The role whose share includes the piece.
     role: AtomicU32,
-    /// The number of the record's previous piece, or, in a free piece, of the next free piece. Counted from 1; 0 means
+    /// The index of the record's previous piece or, in a free piece, of the next free piece. Counted from 1; 0 means
     /// that no further piece exists.
     before: AtomicU32,
     items: Items<PIECE_ITEMS>,
@@ -164,7 +163,7 @@ impl Shape {
 struct Head {
     /// Records in use. At 0, readers check no records.
     standing: AtomicU32,
-    /// The number of the first piece that was in use and is free again, counted from 1; 0 if no such piece exists.
+    /// The index of the first piece that was in use and is free again, counted from 1; 0 if no piece is.
     free: AtomicU32,
     /// The number of pieces that were ever taken.
     ever_taken: AtomicU32,

@@ -11,8 +11,8 @@
 //! - No process waits, and no loss goes unnoticed. Writers overwrite old records. A reader that was too slow, or that
 //!   finds an unfinished record, receives `Lost`: any entry may have changed.
 //!
-//! Writers record a cache's changes only while a process tracks them (`Slot::trackers`); otherwise a writer only pays
-//! for one load. A process requests a wake-up before each sleep (`Reader::may_sleep`), and the next record wakes it; so
+//! Writers record a cache's changes only while a process tracks them (`Slot::trackers`); otherwise a writer only reads
+//! one word. A process requests a wake-up before each sleep (`Reader::may_sleep`), and the next record wakes it; so
 //! writers do not pay for a wake-up with every record.
 
 use std::cell::Cell;
@@ -28,8 +28,8 @@ use super::zeroed::{self, Piece};
 const WORDS: usize = 128 * 1024;
 /// The maximum number of readers.
 pub const READERS: usize = 64;
-/// The number of times that a reader reads an unfinished record before the record counts as lost. Its writer cannot be
-/// interrupted, so it usually finishes within a few hundred nanoseconds.
+/// The number of times that a reader reads an unfinished record before the record counts as lost. The record's writer
+/// cannot be interrupted, so it usually finishes within a few hundred nanoseconds.
 const LOOKS: u32 = 10_000;
 /// The length that means "no key": all entries of the cache have changed.
 const ALL: u64 = u32::MAX as u64;
@@ -137,8 +137,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Begins to read as reader `number`, which no other living process uses. Returns None if the server has no ring,
-    /// or the number is too high.
+    /// Begins to read as the reader with index `number`, which no other living process uses. Returns None if the server
+    /// has no ring, or the index is too high.
     pub fn begin(number: usize) -> Option<Reader> {
         let shared = SHARED.get()?;
         // SAFETY: the latch of this process, which is in shared memory.

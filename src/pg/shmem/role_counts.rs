@@ -1,4 +1,4 @@
-//! Counts each role's use of a limited resource, by the exact role.
+//! Counts each role's use of a limited resource. Membership does not matter: only the exact role counts.
 //!
 //! The caller passes the limit of a role. It also holds a lock, the same lock for every call on one [`RoleCounts`].
 

@@ -45,7 +45,8 @@ pub struct Slot {
     /// If 1, no session may fill the cache until a session has checked the cache's triggers under a lock.
     pub suspended: AtomicU32,
     /// If 1, a transaction that was prepared before the server's start may have changed the cache. The restart lost the
-    /// transaction's marks, and no session has yet found that the transaction is decided or did not change the cache.
+    /// transaction's marks, and no session has yet verified that the transaction is decided or did not change the
+    /// cache.
     pub unproven: AtomicU32,
     /// If 1, this memory cache's entries may be out of date, and no session has opened the slot yet. Set when a standby
     /// takes the slot, because WAL replay removes no entry there, and when the server's start restores the slot's

@@ -1,5 +1,5 @@
-//! The state in shared memory of a cache that workers sweep. Each sweep, and the writers between two sweeps, leave
-//! information here for the next sweep.
+//! The state in shared memory of a cache that workers sweep. Each sweep, and the writers between two sweeps, store
+//! information for the next sweep here.
 //!
 //! `worker_state` holds the table of these states, assigns them to caches, and explains why they need no lock.
 
@@ -45,7 +45,7 @@ pub struct SweepState {
     pub vacuum_at: [AtomicU64; 2],
     /// 1 if `vacuum_at` bytes are dead and no worker has yet responded to the request for a VACUUM.
     pub vacuum_requested: AtomicU8,
-    /// How far the steps of the cache's sweep are shortened from full steps, in the units of `crate::worker`.
+    /// How much smaller the steps of the cache's sweep are than full steps; `crate::worker::pace` defines the values.
     pub pace: AtomicU8,
     /// The time, in seconds since 2000, until which the cache's sweep gives way to other caches after a slow step; 0 if
     /// no recent step was slow.
@@ -76,7 +76,7 @@ impl SweepState {
     }
 
     /// Returns the remaining microseconds of the rest; None if the cache does not rest. Ignores a rest longer than the
-    /// maximum, because such a rest was written before the clock was set back.
+    /// maximum, which can only come from before the clock was set back.
     pub fn rests_for(&self, now: Timestamp) -> Option<i64> {
         let left = i64::from(self.rests_until.load(Relaxed)) * SECOND - now;
         (1..=LONGEST_REST + SECOND).contains(&left).then_some(left)

@@ -251,7 +251,7 @@ impl Tier {
         &self.caches[slot as usize % self.caches.len()]
     }
 
-    /// Returns the caches of all slots, by the number of the slot.
+    /// Returns the caches of all slots, in the order of the slots.
     pub fn caches(&self) -> &[AtomicCacheId] {
         self.caches
     }
@@ -317,10 +317,10 @@ impl Tier {
         self.control.versions.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Invalidates all entries of a slot by a new version. For a memory cache this notifies the readers of the ring
-    /// twice: before the new version, because no session may see the new content before the notification; and after it,
-    /// because a value that a client read between the first notification and the new version is out of date, too. A
-    /// table loses only copies, so its readers need no notification.
+    /// Invalidates all entries of a slot by giving the slot a new version. For a memory cache this notifies the readers
+    /// of the ring twice: before the new version, because no session may see the new content before the notification;
+    /// and after it, because a value that a client read between the first notification and the new version is out of
+    /// date, too. A table loses only copies, so its readers need no notification.
     pub fn renew_version(&self, slot: u32) {
         let record = || {
             if !self.slot(slot).is_table() && self.is_slot_tracked(slot) {
@@ -519,7 +519,7 @@ unsafe extern "C-unwind" fn request() {
         .set_hint("Raise pgcache.hot_size in postgresql.conf and restart the server; 0 turns the hot tier off without this warning.")
         .report(PgLogLevel::WARNING);
     };
-    // If the system gives no memory, Postgres fails right after this warning, and its own hint names only its own
+    // If the system refuses the memory, Postgres fails right after this warning, and its own hint names only its own
     // settings.
     if !mapping::system_gives(layout.total, false) {
         ErrorReport::from(Error::NoSharedMemory(layout.total)).report(PgLogLevel::WARNING);

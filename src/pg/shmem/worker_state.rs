@@ -244,8 +244,8 @@ impl WorkerShmem {
 
     /// Returns the state of a cache for its sweeper: its own state, a free one, or one that it takes from another
     /// cache. If there are more caches than states, a cache without a state takes only the first state of its search
-    /// order, so most caches keep theirs; if it took the oldest state instead, every cache would lose its state in
-    /// turn.
+    /// order, so most caches keep theirs; if each of these caches took the oldest state instead, every cache would lose
+    /// its state in turn.
     pub fn sweep_state(&self, cache: CacheId) -> &'static SweepState {
         let own = self
             .places(cache)

@@ -1,4 +1,4 @@
-//! Parses, checks and prints the key expression that a user passes to `cache_depend`.
+//! Parses and checks the key expression that a user passes to `cache_depend`, and converts it back to SQL.
 //!
 //! The expression must be one scalar expression of type text over the columns of one table. It must not contain a
 //! VOLATILE function, or a STABLE function that depends on more than the settings that a dependency stores. Otherwise
@@ -19,7 +19,7 @@ use crate::pg::value::datum::Text;
 pub struct Expression {
     node: *mut pg_sys::Node,
     relation: pg_sys::Oid,
-    /// Whether the result depends on settings that affect how Postgres prints and reads values.
+    /// Whether the result depends on settings that affect the text form of values.
     pub follows_settings: bool,
 }
 
@@ -27,7 +27,7 @@ impl Expression {
     /// Parses `text` as an expression over the columns of `relation`, on which the caller holds a lock.
     pub fn over(relation: pg_sys::Oid, text: Text) -> Result<Expression, Error> {
         let text = text.bytes();
-        // Plans this text only for Postgres' own error messages, which show the expression.
+        // Plans this text only so that Postgres raises its own errors, which show the expression.
         let from = relation::qualified(relation);
         let query = [b"SELECT ", text, b"\n FROM ONLY ", from.as_bytes()].concat();
         drop(Plan::prepare(&sql(query), &[], Paths::Any));
@@ -83,7 +83,7 @@ impl Expression {
         })
     }
 
-    /// Prints the expression with `prefix.` before each column.
+    /// Returns the expression as SQL, with `prefix.` before each column.
     pub fn print(&self, prefix: &CStr) -> Vec<u8> {
         // SAFETY: the nodes refer to range table entry 1, which is the relation; the result is palloc'd.
         unsafe {

@@ -1,5 +1,4 @@
-//! Runs SQL statements through Postgres' server programming interface (SPI): kept plans, loaders and key
-//! expressions.
+//! Runs SQL statements through Postgres' server programming interface (SPI): saved plans, loaders and key expressions.
 
 pub mod expression;
 pub mod loader;

@@ -89,7 +89,7 @@ impl Output {
         unsafe { pg_sys::SPI_gettypeid((*self.table).tupdesc, column as i32 + 1) }
     }
 
-    /// Returns a column of any type in its text form, in the caller's memory context.
+    /// Returns a column of any type as text, in the caller's memory context.
     pub fn printed(&self, row: usize, column: usize) -> Option<Text> {
         self.raw(row, column)?;
         // SAFETY: the row and the column exist and are not null; the text is copied.

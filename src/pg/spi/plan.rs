@@ -1,4 +1,4 @@
-//! Kept plans: SQL statements that a session plans once and runs many times through SPI.
+//! Saved plans: SQL statements that a session plans once and runs many times through SPI.
 //!
 //! A plan for a lookup by key always uses the index, whatever the statistics say. Otherwise Postgres would read a cache
 //! by a sequential scan for as long as its statistics say that it is empty.

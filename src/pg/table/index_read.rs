@@ -1,6 +1,6 @@
 //! Reads rows of a table by key, through the index of its primary key, without the executor.
 //!
-//! The result equals that of the kept plan `SELECT ... WHERE key = $1`: a read takes the same kind of snapshot, scans
+//! The result equals that of the saved plan `SELECT ... WHERE key = $1`: a read takes the same kind of snapshot, scans
 //! the index, finds the visible row, and copies its columns. The caller holds the lock on the table that keeps the
 //! [`Target`] valid. This module locks the index, because REINDEX replaces the index's file under a lock on the index
 //! alone.
@@ -17,7 +17,7 @@ use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::stored::{Entry, Stored};
 use crate::pg::{session, version};
 
-/// Tells the caller to use the kept plan instead, because the table does not or no longer allow direct access. The
+/// Tells the caller to use the saved plan instead, because the table does not or no longer allow direct access. The
 /// failed call has read and changed nothing.
 pub struct UsePlan;
 

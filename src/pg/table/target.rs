@@ -2,7 +2,7 @@
 //! it.
 //!
 //! A direct write must have every effect that the executor's write would have. If the executor would evaluate, check or
-//! fire anything besides pgcache's own trigger, pgcache uses the kept plans instead. The check runs when the session
+//! fire anything besides pgcache's own trigger, pgcache uses the saved plans instead. The check runs when the session
 //! loads the relation, and again after each change of the relation.
 
 use pgrx::PgTupleDesc;

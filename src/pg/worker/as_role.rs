@@ -147,7 +147,7 @@ pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
 pub fn discard() -> Result<(), Failure> {
     background::in_transaction(|| {
         // SAFETY: these are the calls of DISCARD ALL, in a separate transaction without open cursors or snapshots in
-        // use. The kept plans of this library are not prepared statements.
+        // use. The saved plans of this library are not prepared statements.
         unsafe {
             pg_sys::PortalHashTableDeleteAll();
             pg_sys::ResetAllOptions();

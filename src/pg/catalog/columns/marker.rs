@@ -18,7 +18,8 @@ pub struct Marked {
     pub unit: Option<Vec<u8>>,
 }
 
-/// Returns the columns of an attached table or of one of its partitions, by its marker; None for any other table.
+/// Returns the columns of an attached table, or of one of its partitions, from the marker. Returns None for any other
+/// table.
 ///
 /// # Safety
 /// `table` must be open.

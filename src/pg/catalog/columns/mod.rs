@@ -1,7 +1,7 @@
 //! Finds the key, value and deadline columns of a cache's table, and their types.
 //!
 //! In a table that `cache_create` has created, the columns have fixed names. A table that `cache_attach` has turned
-//! into a cache has a marker, a trigger that never fires and names the columns:
+//! into a cache has a marker, which is a trigger that never fires and names the columns:
 //!
 //! `BEFORE UPDATE OF <key>, <value>, <deadline> ... EXECUTE FUNCTION pgcache.columns('unit=s', ...)`
 //!

@@ -50,7 +50,7 @@ enum Part {
     Deadline,
 }
 
-/// The reason why a table cannot be a cache, with a hint how to change this.
+/// The reason why a table cannot be a cache, with a hint about the necessary change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
     part: Part,
@@ -120,7 +120,7 @@ pub unsafe fn of_cache(table: pg_sys::Relation) -> Result<Columns, Misfit> {
     }
 }
 
-/// Returns the columns, by their names, of a table that is to become a cache, or the reason why they do not fit.
+/// Returns the columns with these names of a table that is to become a cache, or the reason why they do not fit.
 pub fn of_table(table: Oid, names: [&CStr; 3], unit: Option<&[u8]>) -> Result<Columns, Misfit> {
     let number = |name: &CStr| relation::column_number(table, name).unwrap_or(0);
     // SAFETY: the caller holds a lock on the table, so it can be opened, and stays open while its columns are checked.

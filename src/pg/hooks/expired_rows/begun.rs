@@ -87,7 +87,7 @@ unsafe fn begun(query: *mut pg_sys::QueryDesc) {
 unsafe extern "C-unwind" fn nothing(_: *mut std::ffi::c_void) {}
 
 /// Returns whether a statement may use parallel workers. It may only if the workers would reach the same decision,
-/// because each worker begins the statement again and decides by the settings at that time.
+/// because each worker begins the statement again, and decides by the settings at the moment when it begins.
 ///
 /// # Safety
 /// The statement has begun.

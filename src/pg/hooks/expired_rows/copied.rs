@@ -7,7 +7,7 @@
 //! A table that is empty when COPY begins, as in a restore, has no expired rows, so COPY runs unchanged.
 //!
 //! An expired row may block a later row of the same COPY, and no lookup finds the expired row while it waits in a
-//! batch. So the module `twice` holds back each row whose key came earlier with an expired deadline, and inserts the
+//! batch. So the module `twice` holds back each row whose key came earlier with an expired deadline, and inserts that
 //! row at the end.
 //!
 //! The module `utility` calls this one.
@@ -190,8 +190,8 @@ unsafe fn and(condition: *mut pg_sys::Node, other: *mut pg_sys::Node) -> *mut pg
 /// # Safety
 /// The key is a column of the table.
 unsafe fn renewed(key: Column, cache: Oid) -> *mut pg_sys::Node {
-    // SAFETY: nodes in the current memory context, with the fields of each kind of node. COPY has one relation, under
-    // the number 1.
+    // SAFETY: nodes in the current memory context, with the fields of each kind of node. COPY has one relation, with
+    // range table index 1.
     unsafe {
         let key = text_of(key.of_row(1).cast(), key);
         let cache = constant(cache.to_u32() as c_int).cast();
@@ -262,7 +262,8 @@ unsafe fn name_part(part: &CStr) -> *mut std::ffi::c_void {
     unsafe { pg_sys::makeString(pg_sys::pstrdup(part.as_ptr())).cast() }
 }
 
-/// Converts the value to text, in its printed form. A varchar needs no cast, because the call itself accepts a varchar.
+/// Converts the value to text with its type's output function. A varchar needs no cast, because the call itself accepts
+/// a varchar.
 ///
 /// # Safety
 /// The expression has the type of the key column.

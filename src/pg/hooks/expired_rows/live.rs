@@ -35,8 +35,8 @@ pub extern "C" fn pg_finfo_live_unix_wrapper() -> *const pg_sys::Pg_finfo_record
 /// `pgcache.live(timestamptz) -> boolean`, STABLE. Returns whether the deadline has not passed. Reads the clock once
 /// for each call site in a plan, because reading it for each row would double the time of an index range scan.
 ///
-/// Never fails and never allocates: it stores the first live deadline in the pointer that Postgres reserves for each
-/// call site.
+/// Never fails and never allocates, because it stores the first live deadline in the pointer that Postgres reserves for
+/// each call site.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn live_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     // SAFETY: Postgres passes a valid call with one argument. `fn_extra` is the function's own: NULL at first, never
@@ -106,7 +106,8 @@ fn first_live() -> Timestamp {
         || (fault::on(Fault::ShownByFetch) && begun::shows_expired());
     match all {
         true => Timestamp::MIN,
-        // 0 means "not computed yet", so the result is at least 1: on 2000-01-01 a microsecond does not matter.
+        // 0 means "not computed yet", so the result is at least 1. The two differ by one microsecond, and only on
+        // 2000-01-01.
         false => (clock::now() + 1).max(1),
     }
 }

@@ -35,11 +35,11 @@ pub extern "C" fn pg_finfo_renew_row_wrapper() -> *const pg_sys::Pg_finfo_record
     &V1
 }
 
-/// `pgcache.renew(key text, cache regclass, former text) -> text`, VOLATILE. Returns the key, and has an expired row
-/// with this key removed. Acts only if the planner hook made the call, because a role that calls the function by name
-/// may hold no right on the cache. Does nothing in a session that shows expired rows, because its writes see them, too.
-/// Does nothing if the key equals `former`, the key that the updated row already has: the row itself may expire at this
-/// moment, and its removal would make the statement fail.
+/// `pgcache.renew(key text, cache regclass, former text) -> text`, VOLATILE. Returns the key, and makes the observer
+/// remove an expired row with this key. Acts only if the planner hook made the call, because a role that calls the
+/// function by name may hold no right on the cache. Does nothing in a session that shows expired rows, because its
+/// writes see them, too. Does nothing if the key equals `former`, the key that the updated row already has: the row
+/// itself may expire at this moment, and its removal would make the statement fail.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {

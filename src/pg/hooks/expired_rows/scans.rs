@@ -1,9 +1,9 @@
 //! Adds the condition that hides expired rows to each scan of a cache, while the planner gathers information about
 //! the relation.
 //!
-//! The condition must neither run before row-level security policies, which could leak rows, nor keep a query from
-//! using indexes. Postgres evaluates clauses in the order of their security levels, so where this module adds the
-//! condition depends on the relation:
+//! The condition must not run before row-level security policies, because that could leak rows. It must not keep a
+//! query from using indexes either. Postgres evaluates clauses in the order of their security levels, so where this
+//! module adds the condition depends on the relation:
 //!
 //! - a base relation: the condition has the level of the query's own conditions;
 //! - a member of an append: the condition goes into the first list of `securityQuals`, beside the first policy and
@@ -60,7 +60,7 @@ unsafe fn hide(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo, fou
 }
 
 /// # Safety
-/// `relid` is the number of a relation of the query.
+/// `relid` is the range table index of a relation of the query.
 unsafe fn entry_of(root: *mut pg_sys::PlannerInfo, relid: Index) -> *mut pg_sys::RangeTblEntry {
     // SAFETY: the array has an element for each number.
     unsafe { *(*root).simple_rte_array.add(relid as usize) }
@@ -72,8 +72,7 @@ unsafe fn entry_of(root: *mut pg_sys::PlannerInfo, relid: Index) -> *mut pg_sys:
 /// From Postgres 19 on the planner removes a needless join of a table with itself from the query's tree, and builds the
 /// remaining relations again. If only the removed side had the condition, the condition would be lost.
 ///
-/// # Safety
-/// `relid` is the number of a relation of the query.
+/// # Safety `relid` is the range table index of a relation of the query.
 unsafe fn has_replaced(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
     // SAFETY: the query that is being planned, with its range table and its tree.
     unsafe {
@@ -120,8 +119,7 @@ unsafe fn stands_in(node: *mut pg_sys::Node, number: i32) -> bool {
 /// Returns whether an ancestor of this relation already has the condition, or belongs to one of pgcache's own
 /// statements.
 ///
-/// # Safety
-/// `relid` is the number of a member of an append.
+/// # Safety `relid` is the range table index of a member of an append.
 unsafe fn is_decided_above(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
     let mut member = relid;
     // SAFETY: each member of an append knows its parent, which is a relation of the query, too; the planner looked up
@@ -185,8 +183,7 @@ unsafe fn hide_on_member(
 
 /// Makes the condition `pgcache.live(expires_at)`, or `pgcache.live_unix` for a Unix time, on a relation of the query.
 ///
-/// # Safety
-/// `relid` is the number of the relation that `found` describes, with columns of these types.
+/// # Safety `relid` is the range table index of the relation that `found` describes, with columns of these types.
 unsafe fn condition(relid: Index, found: Cached) -> *mut pg_sys::Expr {
     // SAFETY: nodes in the planner's current memory context; the column exists and has this type.
     unsafe {

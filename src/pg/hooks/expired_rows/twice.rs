@@ -61,9 +61,9 @@ pub fn has_functions() -> bool {
     own::COPIED_AGAIN.oid() != pg_sys::InvalidOid
 }
 
-/// Returns whether no row of a COPY into the table may be held back. This is so if the table has a generated column,
-/// because COPY then does not allow a condition to read the whole row; and if it has a rule, because a rule changes the
-/// effect of the later INSERT, while COPY ignores rules.
+/// Returns whether no row of a COPY into the table may be held back. This is true for a table with a generated column,
+/// because COPY does not allow a condition to read the whole row of such a table. It is also true for a table with a
+/// rule, because the rule would change the effect of the later INSERT, while COPY ignores rules.
 ///
 /// # Safety
 /// The table is locked.
@@ -79,7 +79,7 @@ pub unsafe fn holds_nothing_back(table: Oid) -> bool {
     }
 }
 
-/// Begins a COPY. Returns a number that no other running COPY has.
+/// Begins a COPY. Returns a number that identifies the COPY among the running COPYs.
 pub fn begin() -> i32 {
     let number = NUMBER.get().wrapping_add(1).max(1);
     NUMBER.set(number);

@@ -7,8 +7,8 @@
 //! for each written row. A BEFORE ROW trigger would cost more, would keep COPY from batching, and would fire even in
 //! sessions that have not loaded the library.
 //!
-//! A row that is being updated was live when the scan found it. It may expire before its update, but must not be
-//! removed then; so `renew` removes nothing if the new key equals `former`, the key that the row already has.
+//! A row that is being updated was live when the scan found it. If it expires before its update, it must not be
+//! removed. So `renew` removes nothing if the new key equals `former`, the key that the row already has.
 //!
 //! The hook changes the query before Postgres plans it, so a cached plan contains the call, too.
 
@@ -179,7 +179,7 @@ unsafe fn renew_key(
     }
 }
 
-/// Converts a key to its printed form as text, which is the form of a key everywhere outside its table.
+/// Converts a key to text with its type's output function; text is the form of a key everywhere outside its table.
 ///
 /// # Safety
 /// The expression has the type of the key column.
@@ -202,7 +202,7 @@ unsafe fn as_text(value: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
 /// # Safety
 /// The expression gives the text of a key.
 unsafe fn from_text(text: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
-    // SAFETY: as in `as_text`; the text was printed from a value of this type and length.
+    // SAFETY: as in `as_text`; the text is the output of a value of this type and length.
     unsafe {
         match key.kind {
             pg_sys::TEXTOID => text,

@@ -10,7 +10,7 @@ use crate::pg::resp::client_registry::registry_layout::ClientRegistry;
 pub struct Claimed(pub(super) usize);
 
 impl ClientRegistry {
-    /// Returns a number for a new client. Numbers are not reused until the server restarts.
+    /// Returns an id for a new client. Ids are not reused until the server restarts.
     pub fn new_id(&self) -> u64 {
         self.head.last_id.fetch_add(1, Relaxed) + 1
     }
@@ -61,7 +61,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Returns the place of a client of this network process by the client's number; None if it has no such client.
+    /// Returns the place of the client with this id, if it is a client of this network process; otherwise None.
     pub fn place_of(&self, number: usize, id: u64) -> Option<Claimed> {
         let own = number as u32 + 1;
         let is_it = |place: &Place| place.id() == id && place.network.load(Relaxed) == own;

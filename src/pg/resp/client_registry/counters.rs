@@ -46,7 +46,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Returns the sums of all processes since the counters were reset.
+    /// Returns the sums over all processes since the last reset of the counters.
     pub fn counters(&self) -> Counters {
         let since = |sum: &AtomicU64, base: &AtomicU64| {
             let sum = sum.load(Relaxed);

@@ -1,8 +1,7 @@
-//! Publishes the clients to other clients and to SQL (CLIENT LIST, pgcache's views), and requests their end (CLIENT
-//! KILL).
+//! Publishes the clients for CLIENT LIST and pgcache's views, and requests that a client be disconnected (CLIENT KILL).
 //!
-//! Each network process publishes its own clients; every process may read all clients and request that a client ends.
-//! The caller checks the privilege.
+//! Each network process publishes its own clients; every process may read all clients and request that one be
+//! disconnected. The caller checks the privilege.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
@@ -12,7 +11,7 @@ use crate::pg::resp::client_registry::registry_layout::ClientRegistry;
 use crate::pg::worker::background;
 
 impl ClientRegistry {
-    /// Publishes the facts about a client in its place. With `all`, also publishes the texts that seldom change.
+    /// Publishes a client's information in its place. With `all`, also publishes the texts that seldom change.
     pub fn show(&self, claimed: &Claimed, shown: &Shown<&[u8]>, all: bool) {
         if let Some(place) = self.places.get(claimed.0) {
             place.write(shown, all);
@@ -29,7 +28,7 @@ impl ClientRegistry {
         })
     }
 
-    /// Requests the end of the client with this number. Returns whether the client exists.
+    /// Requests that the client with this id be disconnected. Returns whether the client exists.
     pub fn end(&self, id: u64) -> bool {
         let is_it = |place: &&Place| place.id() == id && place.network.load(Acquire) != 0;
         let Some(place) = self.used().iter().find(is_it) else {
@@ -46,14 +45,14 @@ impl ClientRegistry {
         true
     }
 
-    /// Returns whether the end of any client of this network process was requested since the last call.
+    /// Returns whether the disconnection of any client of this network process was requested after the last call.
     #[inline]
     pub fn has_ends(&self, number: usize) -> bool {
         let ends = &self.network(number).ends;
         ends.load(Relaxed) != 0 && ends.swap(0, SeqCst) != 0
     }
 
-    /// Returns whether the end of the client in this place was requested.
+    /// Returns whether the disconnection of the client in this place was requested.
     pub fn is_to_end(&self, claimed: &Claimed, id: u64) -> bool {
         let place = self.places.get(claimed.0);
         place.is_some_and(|place| place.end.load(SeqCst) == id)

@@ -1,5 +1,5 @@
-//! The network processes in the client registry: their process ids, the database that they serve, their clients'
-//! numbers and memory, and the number of clients that a role has.
+//! The network processes in the client registry: their process ids, the database that they serve, the number and memory
+//! of their clients, and the number of clients that a role has.
 
 use std::array;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -30,7 +30,7 @@ impl ClientRegistry {
         Oid::from_u32(self.head.database.load(Relaxed))
     }
 
-    /// Registers this process as the network process with this number. Frees the places that its predecessor left, and
+    /// Registers this process as the network process with this index. Frees the places that its predecessor left, and
     /// returns the predecessor's counters, which this process continues.
     pub fn begin_network(&self, number: usize) -> Counters {
         for place in self.places {
@@ -49,7 +49,7 @@ impl ClientRegistry {
         array::from_fn(|at| network.counters[at].load(Relaxed))
     }
 
-    /// Records that the network process with this number has ended and has no clients.
+    /// Records that the network process with this index has ended and has no clients.
     pub fn end_network(&self, number: usize) {
         let network = self.network(number);
         network.pid.store(0, SeqCst);
@@ -123,12 +123,12 @@ impl ClientRegistry {
         self.network(number).pid.load(Acquire)
     }
 
-    /// Returns a place as a number, which can be sent to the network process for which the place was claimed.
+    /// Returns the index of a place. A process sends it to the network process for which it has claimed the place.
     pub fn number_of(&self, claimed: &Claimed) -> u64 {
         claimed.0 as u64
     }
 
-    /// Returns the place with this number, if it was claimed for this network process and has no client yet.
+    /// Returns the place with this index, if it was claimed for this network process and has no client yet.
     pub fn take_over(&self, number: usize, place: u64) -> Option<Claimed> {
         let at = usize::try_from(place).ok()?;
         let own = number as u32 + 1;

@@ -11,7 +11,7 @@ use pgcache_store::seqlock::{Seqlock, store_text, unpack};
 
 use crate::pg::session::clock::Timestamp;
 
-/// The facts about a client that other clients and sessions can read. Long texts are truncated.
+/// The information about a client that other clients and sessions can read. Long texts are truncated.
 #[derive(Clone, Default)]
 pub struct Shown<T = Vec<u8>> {
     pub id: u64,
@@ -135,8 +135,8 @@ impl Place {
         }
     }
 
-    /// Returns the network process of the place's client, and the facts about the client. Returns None if the place has
-    /// no client, or if writes overlapped with every attempt to read it.
+    /// Returns the network process of the place's client, and the information about the client. Returns None if the
+    /// place has no client, or if writes overlapped with every attempt to read it.
     pub(super) fn read(&self) -> Option<(usize, Shown)> {
         let (network, words) = self.version.read(|| {
             let network = self.network.load(Acquire);

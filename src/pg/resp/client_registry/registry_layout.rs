@@ -24,17 +24,19 @@ pub enum Counter {
     FailedAuthentications,
     /// Clients that the server disconnected because they did not read, or because a command failed with an error.
     CutOff,
-    /// Clients that the server ended on request, or because their role may no longer log in.
+    /// Clients that the server disconnected on request, or because their role may no longer log in.
     Killed,
-    /// Catalog requests to executors, and the number of times that the queue was full.
+    /// Catalog requests to executors.
     Questions,
+    /// How often the queue was full.
     QueueFull,
-    /// Messages from SQL, and how often writers overwrote unread messages in the ring.
+    /// Messages from SQL.
     Messages,
+    /// How often writers overwrote unread messages in the ring.
     Overflows,
     /// Connections whose TLS handshake failed.
     FailedHandshakes,
-    /// Clients that the server ended because all clients together took too much memory.
+    /// Clients that the server disconnected because all clients together took too much memory.
     Evicted,
     /// Microseconds of processor time of the network processes.
     CpuUser,
@@ -43,19 +45,20 @@ pub enum Counter {
 
 pub(super) const FIGURES: usize = Counter::CpuSystem as usize + 1;
 
-/// The values of all counters, by [`Counter`].
+/// The values of all counters, indexed by [`Counter`].
 pub type Counters = [u64; FIGURES];
 
 #[repr(C, align(64))]
 pub(super) struct NetworkProcess {
     /// The process id; 0 if no process runs.
     pub(super) pid: AtomicU32,
-    /// Not 0 if the end of a client of this process was requested.
+    /// Not 0 if the disconnection of a client of this process was requested.
     pub(super) ends: AtomicU32,
-    /// The number of places claimed for this process, the number of clients that it accepts, and the number of clients
-    /// that it has.
+    /// The number of places claimed for this process.
     pub(super) claimed: AtomicU64,
+    /// The number of clients that this process accepts.
     pub(super) room: AtomicU64,
+    /// The number of clients that this process has.
     pub(super) clients: AtomicU64,
     /// Clients that track keys.
     pub(super) tracking: AtomicU64,
@@ -92,11 +95,12 @@ impl NetworkProcess {
 #[repr(C)]
 pub(super) struct Head {
     pub(super) database: AtomicU32,
-    /// The number of the last client.
+    /// The id of the last client.
     pub(super) last_id: AtomicU64,
     /// The first place that was never used. No later place was ever used either.
     pub(super) fresh: AtomicU64,
-    /// The place that the last search found, after which the next search begins. Used once every place has been used.
+    /// The place that the last search found. The next search begins after it. Read only after every place was used
+    /// once.
     pub(super) found: AtomicU64,
     /// The time of the last reset.
     pub(super) reset: AtomicI64,

@@ -25,7 +25,7 @@ unsafe extern "C-unwind" {
     fn parse_ident_line(line: *mut TokenizedAuthLine, level: c_int) -> *mut IdentLine;
 }
 
-/// The reason why a file cannot be used, in Postgres' words.
+/// The reason why a file cannot be used, as Postgres reports it.
 pub struct Unusable(pub String);
 
 /// Returns the lines of pg_hba.conf. As in Postgres, one invalid line makes the whole file unusable.
@@ -195,7 +195,7 @@ unsafe fn origin(line: &layout::HbaLine15) -> Option<Origin> {
     }
 }
 
-/// The numbers of the two address families on Linux.
+/// The address family of IPv4 on Linux.
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 

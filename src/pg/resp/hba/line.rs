@@ -1,5 +1,5 @@
-//! The lines of pg_hba.conf and pg_ident.conf as plain data. `hba_files` parses them, and `matching` compares them
-//! with a log-in.
+//! The lines of pg_hba.conf and pg_ident.conf as plain data. `hba_files` parses them, and `matching` compares them with
+//! a login.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ impl Token {
         !self.quoted && self.text == word.as_bytes()
     }
 
-    /// Returns the role's name, without the plus sign, if the word denotes the members of a role.
+    /// Returns the role's name, without the plus sign, if the word stands for the members of a role.
     pub fn group(&self) -> Option<&[u8]> {
         match self.quoted {
             true => None,

@@ -1,5 +1,5 @@
-//! Finds the line of pg_hba.conf that applies to a log-in, and checks maps of pg_ident.conf. `resp::auth` checks
-//! whether the client meets the line's requirements.
+//! Finds the line of pg_hba.conf that applies to a login, and checks maps of pg_ident.conf. `resp::auth` checks whether
+//! the client meets the line's requirements.
 //!
 //! As for sessions, the first matching line decides, whatever its method. A line with a method that the Redis protocol
 //! does not support is not skipped; otherwise a later, weaker line would decide.
@@ -15,7 +15,7 @@ use super::network::{host_name, interfaces, is_named, is_within};
 use super::regex;
 use super::{Peer, PeerAddress};
 
-/// A log-in: the user, the database, and the client's address.
+/// A login: the user, the database, and the client's address.
 pub struct Login<'l> {
     pub user: &'l CStr,
     /// The role with this user name; InvalidOid if none exists.
@@ -38,7 +38,7 @@ impl<'l> Login<'l> {
         }
     }
 
-    /// Returns the first line that applies to this log-in; None if no line does.
+    /// Returns the first line that applies to this login; None if no line does.
     pub fn line<'r>(&self, lines: &'r [Line]) -> Option<&'r Line> {
         lines.iter().find(|line| {
             self.comes_by(line)
@@ -136,7 +136,7 @@ impl<'l> Login<'l> {
             match self.is_mapped(system_user, mapping) {
                 Ok(false) => {}
                 Ok(true) => return true,
-                // As in Postgres, a line whose expression cannot be evaluated refuses the log-in, and later lines are
+                // As in Postgres, a line whose expression cannot be evaluated refuses the login, and later lines are
                 // not checked.
                 Err(regex::Failed) => return false,
             }

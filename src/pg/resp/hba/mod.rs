@@ -2,7 +2,7 @@
 //!
 //! - [`hba_files`]: parses both files with Postgres' own parsers.
 //! - [`line`]: the parsed lines as plain data.
-//! - [`matching`]: finds the line that applies to a log-in.
+//! - [`matching`]: finds the line that applies to a login.
 //! - [`regex`], [`network`]: the regular expressions, addresses and names that `matching` compares with a line.
 //!
 //! The layout of Postgres' structures is in `version::hba_layout`, the authentication methods in `resp::auth`, and
@@ -31,7 +31,7 @@ pub use network::user_name;
 /// The address of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerAddress {
-    /// A client of the unix socket, and the system user as which it runs.
+    /// A client of the unix socket, and the system user that runs it.
     Unix { uid: u32 },
     /// A client of the network.
     Tcp(SocketAddr),

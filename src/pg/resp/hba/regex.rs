@@ -3,7 +3,7 @@
 //! The expressions must match as they do for sessions. Postgres compiles them in the postmaster, which has no database
 //! and treats each byte as a character, and evaluates them before a session has its database. An executor has a
 //! database, in whose encoding the same expression could have another meaning. So this module also treats each byte as
-//! a character. It compiles an expression only when a log-in needs it.
+//! a character. It compiles an expression only when a login needs it.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
