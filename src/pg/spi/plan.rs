@@ -1,7 +1,7 @@
 //! Saved plans: SQL statements that a session plans once and runs many times through SPI.
 //!
 //! A plan for a lookup by key always uses the index, whatever the statistics say. Otherwise Postgres would read a cache
-//! by a sequential scan for as long as its statistics say that it is empty.
+//! with sequential scans while its statistics say that it is empty.
 
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
@@ -123,8 +123,8 @@ impl Plan {
     ///
     /// Under READ COMMITTED each run takes a new snapshot. The statement sees the session's earlier changes.
     pub fn run<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
-        // In parallel mode no command can begin. A statement that reads needs none, because the session then has no
-        // earlier changes to see.
+        // In parallel mode no command can begin. A statement that reads needs no new command, because in parallel mode
+        // the session has no earlier changes to see.
         let snapshot = match session::in_parallel_mode() {
             // SAFETY: in parallel mode a transaction is open, and has its first snapshot.
             true => unsafe { pg_sys::GetTransactionSnapshot() },

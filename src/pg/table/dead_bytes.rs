@@ -2,8 +2,8 @@
 //!
 //! It does not count an old row version that a HOT update replaced, because the next session that visits the page
 //! prunes it. Rows that were deleted or moved to another page are not pruned in this way, nor are long values in the
-//! TOAST table. Postgres' own count of dead rows is not sufficient: it is up to a second late, and it does not include
-//! the size of a row, which may be eight bytes or a whole page.
+//! TOAST table. Postgres' own count of dead rows does not suffice: it is up to a second late, and it ignores the size
+//! of a row, which may be eight bytes or a whole page.
 
 use std::ops::AddAssign;
 

@@ -17,12 +17,12 @@ use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::stored::{Entry, Stored};
 use crate::pg::{session, version};
 
-/// Tells the caller to use the saved plan instead, because the table does not or no longer allow direct access. The
+/// Tells the caller to use the saved plan instead, because the table does not, or no longer, allow direct access. The
 /// failed call has read and changed nothing.
 pub struct UsePlan;
 
-/// A row, and whether it is certain to be the valid row under its key, because the transaction has written nothing or
-/// has written this row. If a scan finds two rows, the row that the transaction wrote is valid.
+/// A row, and whether it is certainly the valid row under its key. It is if the transaction has written nothing, or has
+/// written this row. If a scan finds two rows, the row that the transaction wrote is valid.
 pub type VisibleRow = (Entry, bool);
 
 /// A table and its index, open, and a scan of them by key.

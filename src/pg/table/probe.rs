@@ -5,7 +5,7 @@
 //! half of the check's time. COPY checks each of its rows, so this module keeps the objects open until COPY ends.
 //!
 //! Three rules apply to objects that stay open. First, only the table that COPY itself writes stays open, because
-//! triggers that COPY fires may truncate, alter or drop other tables that they write, which Postgres refuses for a
+//! triggers that COPY fires may truncate, alter or drop other tables that they write, and Postgres refuses this for a
 //! table that the session has open. Second, no page stays pinned between two checks, because COPY may wait for its
 //! client for a long time, and VACUUM would wait for the page. Third, open relations belong to the resource owner of
 //! the statement that opened them, and this module closes them under the same owner. After an error, the abort closes

@@ -1,8 +1,8 @@
 //! Finds the partition that holds the row of a key.
 //!
-//! A cache's key is its whole primary key, so it is also the only partition key at each level. For a statement on the
-//! whole table, the executor would find the partition of each row. This file calls the same Postgres functions. So
-//! pgcache reads or removes a row in the row's own partition, and neither reads nor locks any other partition.
+//! A cache's key is its whole primary key, so it is also the only partition key at each level. This file calls the
+//! Postgres functions with which the executor finds the partition of a row. So pgcache reads or removes a row in the
+//! row's own partition, and neither reads nor locks any other partition.
 //!
 //! It takes locks in the order in which the statement would take them: downwards from the table that the statement
 //! names.

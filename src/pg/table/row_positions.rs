@@ -1,4 +1,5 @@
-//! Finds the positions (ctid) of the rows under a list of keys: by the index, or in one sequential scan of the table.
+//! Finds the positions (ctid) of the rows under a list of keys, through the index or in one sequential scan of the
+//! table.
 //!
 //! Both methods find the rows that a statement beginning now would see. The positions are hints: as `write` explains, a
 //! row may move or change before its position is used. The caller holds the lock on the table that keeps the [`Target`]
@@ -17,7 +18,7 @@ use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::value::datum::Text;
 use crate::pg::version;
 
-/// The position of a row, and the number of its key.
+/// The position of a row, and in `number` the index of its key in the caller's list.
 #[derive(Clone, Copy)]
 pub struct RowPlace {
     pub number: usize,
@@ -34,8 +35,8 @@ struct Search {
     snapshot: pg_sys::Snapshot,
 }
 
-/// Looks up each key in the index; `keys` yields the key and its number. Sorted keys are faster, because neighbouring
-/// keys share index pages that are still in the buffer cache.
+/// Looks up each key in the index; `keys` yields the key and its index in the caller's list. Sorted keys are faster,
+/// because neighbouring keys share index pages that are still in the buffer cache.
 pub fn by_index(
     target: &Target,
     keys: impl Iterator<Item = (usize, Text)>,
@@ -130,7 +131,8 @@ unsafe fn unseen_writer(
     }
 }
 
-/// Scans the whole table once. `number_of` returns the number of a key, or None if the search does not include the key.
+/// Scans the whole table once. `number_of` returns the index of a key in the caller's list, or None if the list does
+/// not contain the key.
 pub fn by_pass(
     target: &Target,
     number_of: impl Fn(&[u8]) -> Option<usize>,
@@ -166,7 +168,7 @@ pub fn by_pass(
     Ok(all)
 }
 
-/// Returns the position of the row in the search's slot, together with the number of its key.
+/// Returns the position of the row in the search's slot, together with the index of its key.
 ///
 /// # Safety
 /// Called inside `guarded`; the slot holds a row of the target.

@@ -1,7 +1,7 @@
-//! Reads the facts about a relation that determine whether it is a cache, and which kind: its columns, pgcache's
+//! Reads the properties of a relation that determine whether it is a cache, and which kind: its columns, pgcache's
 //! triggers or view, and the settings in them.
 //!
-//! `cache::catalog::registry` decides from these facts whether the relation is a valid cache.
+//! `cache::catalog::registry` decides from them whether the relation is a valid cache.
 
 use std::ffi::{CStr, CString};
 
@@ -13,7 +13,7 @@ use crate::pg::catalog::{own, relation};
 use crate::pg::memory::pg_list;
 use crate::pg::value::datum::ValueType;
 
-/// The facts about a relation.
+/// The properties of a relation that decide whether it is a cache.
 pub struct Shape {
     /// `schema.name`, quoted as a statement needs it, in the server's encoding.
     pub qualified: CString,
@@ -24,7 +24,7 @@ pub struct Shape {
     /// Whether the relation is a view; every memory cache is one.
     pub view: bool,
     pub unlogged: bool,
-    /// Whether row-level security is enabled, for whatever roles.
+    /// Whether row-level security is enabled, for any role.
     pub row_security: bool,
     /// Whether an update of a row runs no user-defined trigger, rule or policy of the table.
     pub updates_alone: bool,
@@ -50,7 +50,7 @@ pub struct Shape {
     pub own_relations: Vec<pg_sys::Oid>,
 }
 
-/// Returns the facts of a relation, which the caller has locked; None if it was dropped.
+/// Returns the shape of a relation, which the caller has locked; None if the relation was dropped.
 pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
     let rows = own::RECORD.oid();
     let truncate = own::RECORD_TRUNCATE.oid();
@@ -97,7 +97,7 @@ pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || settings_of_view(relation).is_some()
 }
 
-/// The facts about a cache that can be read from the catalogs without a lock on it.
+/// The properties of a cache that can be read from the catalogs without a lock on the cache.
 pub struct Outline {
     pub view: bool,
     pub unlogged: bool,
@@ -106,7 +106,7 @@ pub struct Outline {
     pub reserve: Option<Vec<Vec<u8>>>,
 }
 
-/// Returns the committed facts about a relation that another session may be altering; None if it is not a cache.
+/// Returns the committed properties of a relation that another session may be altering; None if it is not a cache.
 pub fn outline(relation: pg_sys::Oid) -> Option<Outline> {
     let view = relation::is_view(relation);
     let settings = match view {
@@ -138,7 +138,7 @@ fn type_of_column(relation: pg_sys::Oid, name: &CStr) -> Option<pg_sys::Oid> {
     Some(unsafe { pg_sys::get_atttype(relation, number) })
 }
 
-/// The facts about a partition of a cache, as far as access to the partition alone needs them.
+/// The properties of a cache's partition that access to the partition alone needs.
 pub struct Partition {
     /// The cache to which it belongs.
     pub whole: pg_sys::Oid,
@@ -154,8 +154,8 @@ pub struct Partition {
     pub target: Option<Target>,
 }
 
-/// Returns the facts of a partition, which the caller has locked, from its own catalog rows. Neither reads nor locks
-/// the whole cache. Returns None if the table is not a partition of a cache.
+/// Returns the properties of a partition, which the caller has locked, from its own catalog rows. Neither reads nor
+/// locks the whole cache. Returns None if the table is not a partition of a cache.
 pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
     let rows = own::RECORD.oid();
     let whole = relation::above(partition, rows)?;

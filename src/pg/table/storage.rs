@@ -1,5 +1,5 @@
-//! Reads facts about a table's storage: its size on disk, its TOAST table, and Postgres' counts of its changes and dead
-//! rows.
+//! Reads the state of a table's storage: its size on disk, its TOAST table, and Postgres' counts of its changes and
+//! dead rows.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 

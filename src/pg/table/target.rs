@@ -1,5 +1,5 @@
-//! The data for direct access to a table, without the executor, and the check whether the table is simple enough for
-//! it.
+//! [`Target`]: the data for direct access to a table, without the executor. [`target`] checks whether a table is simple
+//! enough for direct access.
 //!
 //! A direct write must have every effect that the executor's write would have. If the executor would evaluate, check or
 //! fire anything besides pgcache's own trigger, pgcache uses the saved plans instead. The check runs when the session
@@ -62,8 +62,8 @@ impl Target {
     }
 
     /// Returns the type of the values, if the table and its index are unchanged since the check; otherwise None. A lock
-    /// is not enough, because it does not stop the session's own statements: those in a loader, a trigger or a policy
-    /// may alter the table after the check. They cannot while the table is open.
+    /// is not enough, because it does not stop the session itself: a statement in a loader, a trigger or a policy may
+    /// alter the table after the check. While the table is open, no statement can alter it.
     ///
     /// # Safety
     /// Called inside `unguarded::guarded`; `table` and `index` are open.
@@ -181,7 +181,7 @@ fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
 }
 
 /// Returns whether the table is a heap without rules, policies, CHECK constraints, parents or children, and not part of
-/// a publication, because for a published table the executor checks row filters and the replica identity.
+/// a publication. For a published table the executor checks row filters and the replica identity.
 ///
 /// # Safety
 /// `relation` must be open and locked.

@@ -1,8 +1,8 @@
-//! Declares the extension's SQL functions in Postgres' calling convention ([`functions`]), and prints the arguments of
-//! a call as text, so that with Citus another server that has the cache's entries can answer the call.
+//! Declares the extension's SQL functions in Postgres' calling convention ([`functions`]), and converts the arguments
+//! of a call to text. With Citus, another server that has the cache's entries can then answer the call.
 //!
-//! A printed value must have the same meaning under the other session's settings, so an interval is printed with a sign
-//! for each part.
+//! The text must have the same meaning under the other session's settings, so the text of an interval has a sign for
+//! each part.
 
 use std::ffi::CStr;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -262,12 +262,12 @@ fn c_string(text: Text) -> *mut std::ffi::c_char {
     super::datum::new_c_string(text.bytes()).cast_mut_ptr()
 }
 
-/// Prints an interval as text that every session reads as the same interval, whatever its settings.
+/// Returns an interval as text that every session reads as the same interval, whatever its settings.
 pub fn print_interval(interval: Interval) -> Option<Text> {
     Some(print(interval.into_datum()?, pg_sys::INTERVALOID))
 }
 
-/// Prints bytes in the output form of bytea.
+/// Returns bytes in the output format of bytea.
 pub fn print_bytes(bytes: Bytes) -> Text {
     print(bytes.raw(), pg_sys::BYTEAOID)
 }

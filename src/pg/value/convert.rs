@@ -1,7 +1,7 @@
 //! Converts values between the three types of a cache: text, jsonb and bytea.
 //!
-//! A conversion between text and bytea leaves the bytes unchanged, in the server's encoding. A conversion to or from
-//! jsonb parses or prints JSON text.
+//! A conversion between text and bytea leaves the bytes unchanged, in the server's encoding. A conversion to jsonb
+//! parses JSON text; a conversion from jsonb returns JSON text.
 
 use std::cell::Cell;
 
@@ -41,7 +41,7 @@ pub fn argument<V: Value>(value: V, to: ValueType) -> Stored {
 
 /// Converts a caller's value to the type of a cache; raises the errors of [`convert`]. Warns if a text that looks like
 /// a bytea literal (`\x...`) is stored as bytes, because the literal's characters are stored, not the bytes that it
-/// denotes.
+/// stands for.
 #[inline]
 pub fn given(stored: Stored, to: ValueType) -> Stored {
     if to == ValueType::Bytes && stored.value_type() == ValueType::Text {

@@ -179,7 +179,7 @@ impl Text {
         Text(new_varlena(bytes))
     }
 
-    /// Returns the text as UTF-8. Used for names and settings, which pgcache itself compares or prints.
+    /// Returns the text as UTF-8. Used for names and settings, which pgcache itself compares or shows.
     pub fn to_string_lossy(self) -> String {
         crate::pg::encoding::decode(self.bytes())
     }

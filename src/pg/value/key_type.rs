@@ -3,7 +3,8 @@
 //! Outside the table a key is always a text: in calls, in the hot tier, and in the list of changed keys for the commit.
 //! Each row must have exactly one canonical text, even if callers spell the key differently, and two keys may have the
 //! same text only if the table considers them equal. Otherwise a write would not invalidate the hot tier's copy of its
-//! own row. So pgcache compares texts bytewise, and parses and prints a uuid or a bigint with Postgres' own functions.
+//! own row. So pgcache compares texts bytewise, and converts a uuid or a bigint from and to text with Postgres' own
+//! functions.
 
 use std::cmp::Ordering;
 use std::ffi::CStr;
@@ -220,7 +221,7 @@ impl KeyType {
         match self {
             KeyType::Bigint => Text::new((key.value() as i64).to_string().as_bytes()),
             _ => {
-                // SAFETY: the key is a uuid; the function prints its 16 bytes as a palloc'd C string.
+                // SAFETY: the key is a uuid; the function returns the text of its 16 bytes as a palloc'd C string.
                 let printed =
                     unsafe { pgrx::direct_function_call_as_datum(pg_sys::uuid_out, &[Some(key)]) };
                 let text = printed.map_or(new_varlena(&[0; UUID]), |c| {

@@ -1,9 +1,8 @@
 //! The forms in which a column stores a deadline: a timestamptz, or a Unix time in seconds or milliseconds.
 //!
-//! Both SQL statements and direct writes store deadlines, and must store them in the same form: the rules for datums in
-//! this file equal the rules for SQL in `model::dialect`. A Unix time that is NULL, zero or negative means "never", as
-//! in tables of other programs. In a column that is NOT NULL, "never" is 0, or for a timestamptz the last day of the
-//! year 9999.
+//! SQL statements and direct writes must store deadlines in the same form, so the rules for datums in this file equal
+//! the rules for SQL in `model::dialect`. A Unix time that is NULL, zero or negative means "never", as in tables of
+//! other programs. In a column that is NOT NULL, "never" is 0, or for a timestamptz the last day of the year 9999.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -35,7 +34,7 @@ pub enum Width {
 /// 9999-12-31 00:00:00 UTC in seconds since 1970. This and later times mean "never".
 pub const NEVER: i64 = 253_402_214_400;
 
-/// Returns the microseconds of a unit of which a second has `per_second`.
+/// Returns the length in microseconds of a unit; a second has `per_second` units.
 #[inline(always)]
 pub fn unit(per_second: i32) -> i64 {
     MICROS.checked_div(per_second.into()).unwrap_or(MICROS)

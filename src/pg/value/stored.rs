@@ -2,9 +2,9 @@
 //!
 //! A table, the hot tier or a caller must receive a datum only as the type with which the datum was made; otherwise
 //! code would read the bytes of one type as another type. The type that the session last saw in a table's column does
-//! not suffice, because a loader, a trigger or another session may have changed it since. So a value carries its type,
-//! and each consumer checks it: a statement for its parameters ([`crate::pg::value::typed`]), a direct write against
-//! the column's present type (`table::write`), and the hot tier against the cache's type.
+//! not suffice, because a loader, a trigger or another session may have changed the column. So a value carries its
+//! type, and each consumer checks it: a statement for its parameters ([`crate::pg::value::typed`]), a direct write
+//! against the column's present type (`table::write`), and the hot tier against the cache's type.
 //!
 //! A value comes from one of three sources: an argument or a conversion, a row whose descriptor names the type, or the
 //! hot tier, which stores the type with the bytes.
@@ -114,7 +114,7 @@ impl Kind {
     }
 }
 
-/// Raises the error that the definition has changed since the statement was prepared.
+/// Raises an error: the definition has changed after the statement was prepared.
 #[cold]
 pub(in crate::pg) fn refuse() -> ! {
     loop {

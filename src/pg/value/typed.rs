@@ -102,7 +102,7 @@ impl Typed {
     }
 }
 
-/// Returns whether `kind` is oid and `place` is a type with the same representation, so that a parameter of type
+/// Returns whether `kind` is `oid` and `place` is a type with the same representation, so that a parameter of type
 /// `place` accepts the OID.
 fn both_oids(kind: Oid, place: Oid) -> bool {
     kind == pg_sys::OIDOID && matches!(place, pg_sys::REGCLASSOID | pg_sys::REGTYPEOID)

@@ -54,8 +54,8 @@ unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: c_int) {
 }
 
 /// Runs a statement, with parallel workers only if `may_be_parallel` allows them. To run it without workers, marks it
-/// as already executed. Up to Postgres 17, minor releases before the end of 2024 read the last argument instead, which
-/// says whether this is the only run.
+/// as already executed. Minor releases of Postgres 15 to 17 from before the end of 2024 read the last argument instead,
+/// which says whether this is the only run.
 unsafe extern "C-unwind" fn run(
     query: *mut pg_sys::QueryDesc,
     direction: pg_sys::ScanDirection::Type,

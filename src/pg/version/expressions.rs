@@ -16,7 +16,7 @@ unsafe extern "C-unwind" {
     ) -> bool;
 }
 
-/// Replaces virtual generated columns by their expressions. `row` is the range table number of the table's row in the
+/// Replaces virtual generated columns by their expressions. `row` is the range table index of the table in the
 /// expression.
 ///
 /// # Safety

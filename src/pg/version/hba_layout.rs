@@ -1,5 +1,5 @@
 //! Declarations from libpq/hba.h, for which pgrx generates no bindings: the structures of Postgres 15, the structures
-//! that 16 changed, and the number that 19 changed.
+//! that 16 changed, and the enum value that 19 changed.
 //!
 //! Only this file depends on the positions of fields; with a wrong position, pgcache would read arbitrary memory. So
 //! `t/tests/resp_layout.rs` compares this file with the headers of the installed Postgres. The test compiles the file

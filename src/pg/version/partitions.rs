@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// The partition key of a table: the beginning of Postgres' PartitionKeyData, which pgrx does not declare.
+/// The partition key of a table: the first fields of Postgres' PartitionKeyData, which pgrx does not declare.
 #[repr(C)]
 struct PartitionKeyData {
     #[cfg(feature = "pg15")]

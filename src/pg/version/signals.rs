@@ -1,4 +1,4 @@
-//! Sets signal handlers in pgcache's processes, makes their settings read-only, and ends them.
+//! Sets signal handlers in pgcache's processes, makes their settings read-only, and exits from them.
 
 use pgrx::pg_sys;
 
@@ -52,7 +52,7 @@ pub unsafe fn fix_setting(name: &std::ffi::CStr) {
     }
 }
 
-/// Runs the exit callbacks and ends the process.
+/// Runs the exit callbacks and exits.
 ///
 /// # Safety
 /// The caller runs in one of pgcache's processes, where no value is alive that Rust would have to drop.

@@ -1,4 +1,4 @@
-//! Starts, wakes, puts to sleep and ends the background workers, and runs their transactions.
+//! Starts, wakes and terminates background workers, lets them sleep, and runs their transactions.
 //!
 //! `crate::worker` defines the workers' tasks. An error ends a worker's transaction, never the worker itself.
 
@@ -25,7 +25,7 @@ pub struct Tasks {
     pub launcher: fn(),
     /// A further task, which the launcher runs at each wake-up. Returns the time until it must run again.
     pub beside: fn() -> Option<Duration>,
-    /// The task of a worker, which receives the number of its visit in `shmem::worker_state`.
+    /// The task of a worker, which receives the index of its visit in `shmem::worker_state`.
     pub visit: fn(place: usize),
 }
 
@@ -162,7 +162,7 @@ pub extern "C-unwind" fn pgcache_launcher_main(_argument: pg_sys::Datum) {
     }
 }
 
-/// The entry point of a worker's process. Its argument is the number of its visit.
+/// The entry point of a worker's process. Its argument is the index of its visit.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pgcache_worker_main(argument: pg_sys::Datum) {
@@ -207,14 +207,13 @@ pub fn is_there(pid: u32) -> bool {
     unsafe { !pg_sys::BackendPidGetProc(pid as i32).is_null() }
 }
 
-/// Returns whether the end of this process was requested. The process must have the SIGTERM handler that `connect`
-/// sets.
+/// Returns whether this process was requested to exit. The process must have the SIGTERM handler that `connect` sets.
 pub fn is_end_requested() -> bool {
     // SAFETY: a signal handler of this process writes the variable, so the read is volatile.
     unsafe { (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 }
 }
 
-/// Requests the end of this process, as SIGTERM does.
+/// Requests that this process exit, as SIGTERM does.
 pub fn request_end_of_process() {
     // SAFETY: apart from this function, only signal handlers of this process write the variable.
     unsafe { (&raw mut pg_sys::ShutdownRequestPending).write_volatile(1) };
@@ -337,8 +336,8 @@ pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
 }
 
 /// Runs `work` in a transaction that reads no table. The start of the transaction processes the invalidation messages
-/// that other sessions have sent since the last transaction. Callers must never wait for another process, so `work`
-/// must not wait either.
+/// that other sessions have sent since the last transaction. Callers must never wait for another process, and so `work`
+/// must not wait.
 pub fn in_turn<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     caught(|| {
         // SAFETY: no transaction is open in a worker's main loop.

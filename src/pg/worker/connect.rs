@@ -17,7 +17,7 @@ unsafe extern "C-unwind" {
     fn SignalHandlerForConfigReload(signal: i32);
 }
 
-/// The number of ProcArrayLock in Postgres 15 to 19, from storage/lmgr/lwlocknames.txt (later lwlocklist.h).
+/// The index of ProcArrayLock in Postgres 15 to 19, from storage/lmgr/lwlocknames.txt (later lwlocklist.h).
 const PROC_ARRAY_LOCK: usize = 4;
 
 /// Makes the process the launcher: sets signal handlers, and connects to the shared catalogs.

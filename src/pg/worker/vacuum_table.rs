@@ -9,8 +9,8 @@ use super::background::without_snapshot;
 use crate::pg::session::failure::Failure;
 
 /// Runs VACUUM on one table without its TOAST table. Skips a table that another session has locked. Truncates the file
-/// only with `shorten`, because VACUUM then waits up to five seconds for a moment without writers, and during this wait
-/// more bytes may become dead than the truncation gains.
+/// only with `shorten`. To truncate it, VACUUM waits up to five seconds for a moment without writers, and during this
+/// wait more bytes may become dead than the truncation gains.
 ///
 /// VACUUM must run outside a transaction block, so only a worker can call this.
 pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {

@@ -5,7 +5,7 @@
 //!
 //! Two rules hold. First, the checks are those that Postgres makes for a session, in the same order: the first matching
 //! line of pg_hba.conf, then its method, then LOGIN, CONNECT and the connection limits. Second, the reply to a failure
-//! gives the same reason whether or not the role exists; otherwise it would reveal which roles exist.
+//! gives the same reason whether or not the role exists; otherwise the reply would reveal which roles exist.
 
 pub mod command_target;
 
@@ -272,7 +272,7 @@ fn log(log_in: &Login, line: Option<&Line>, failure: AuthFailure) {
         .report(PgLogLevel::LOG);
 }
 
-/// The facts with which a network process answers a role's commands on a cache without reading the catalogs.
+/// The information with which a network process answers a role's commands on a cache without reading the catalogs.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundPermission {
     pub relation: Oid,
@@ -345,14 +345,14 @@ impl PermissionError {
     }
 }
 
-/// Returns the privileges of a role on the cache of this name, and the facts of that cache. Must run within a
-/// transaction. Does not wait for a session that has locked the cache; otherwise all other requests, including
-/// authentications, would wait until this session or a prepared transaction releases the lock.
+/// Returns the privileges of a role on the cache of this name, and what a network process must know about that cache.
+/// Must run within a transaction. Does not wait for a session that has locked the cache; otherwise all other requests,
+/// including authentications, would wait until this session or a prepared transaction releases the lock.
 pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionError> {
     let relation = name::relation_named(Text::new(cache));
     let relation = relation.ok_or(PermissionError::NoCache)?;
-    // The facts that are read from here on stay valid while the lock is held, and afterwards until an invalidation
-    // message arrives.
+    // From here on, all that is read stays valid while the lock is held, and afterwards until an invalidation message
+    // arrives.
     let lock = lock::Brief::try_on(relation, lock::Mode::Read);
     let _lock = lock.ok_or(PermissionError::Locked)?;
     let facts = login::role(role).filter(|role| role.can_login);
@@ -364,8 +364,8 @@ pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionErro
     if cache.storage == Storage::Memory {
         TierHandle::of(&cache).map_err(why_not)?;
     } else if let Some(tier) = tier().filter(|_| !session::in_recovery()) {
-        // Clients that track keys are notified of changes through the slot. If the tier has no free slot, these clients
-        // cannot keep values.
+        // Clients that track keys are notified of changes through the slot. Without a slot, these clients cannot keep
+        // values.
         cache.slot_or_new(tier);
     }
     Ok(FoundPermission {
@@ -401,7 +401,7 @@ pub fn is_role(name: &[u8]) -> bool {
 pub struct ServerPrivileges {
     /// Whether the role may see all clients, as a member of pg_monitor.
     pub monitors: bool,
-    /// Whether the role may end clients of other roles, as a member of pg_signal_backend.
+    /// Whether the role may disconnect clients of other roles, as a member of pg_signal_backend.
     pub signals: bool,
     /// Whether the role owns the served database, or is a superuser.
     pub owns: bool,

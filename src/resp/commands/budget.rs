@@ -1,6 +1,6 @@
 //! Bounds the cost of an EXEC before its first command runs. The bound is necessary, because a network process serves
-//! no other client while it runs an EXEC. It is checked beforehand, because an EXEC that stopped in the middle would
-//! leave a part of its changes.
+//! no other client while it runs an EXEC. The check comes before the first command, because an EXEC that stopped in the
+//! middle would leave a part of its changes.
 //!
 //! A command costs the bytes that it reads and writes: its arguments, and the values under its keys. The length of a
 //! value is computed from its current length and the preceding commands.

@@ -24,7 +24,7 @@ const MOST: usize = 4096;
 /// The maximum number of bytes of the names of one connection's channels and patterns.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Sends to connections, which it finds by the numbers of their clients.
+/// Sends to connections, which it finds by the ids of their clients.
 pub trait Hub {
     /// Writes to a connection other than the one whose command runs.
     fn send(&mut self, client: u64, write: &dyn Fn(&mut Writer));
@@ -41,7 +41,7 @@ pub fn refuse(command: &str, out: &mut Writer) {
     out.error(&[b"ERR Can't execute '", command.as_bytes(), words]);
 }
 
-/// Writes the error for EXEC on a connection of [`is_reader`], in Redis' words.
+/// Writes Redis' error for EXEC on a connection of [`is_reader`].
 pub fn refuse_exec(out: &mut Writer) {
     out.error(&[b"EXECABORT Transaction discarded because of: Can't execute 'exec': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"]);
 }
@@ -286,8 +286,8 @@ pub fn readers() -> Vec<u64> {
 }
 
 /// Sends a message from outside this process to the process's subscribers or, if `after` is given, only to subscribers
-/// by patterns after `after`. If the comparison of the patterns takes too long, returns the pattern after which a later
-/// call continues.
+/// by patterns after `after`. If comparing the patterns takes too long, returns the last compared pattern, from which a
+/// later call continues.
 pub fn publish_from_outside(
     channel: &[u8],
     message: &[u8],
@@ -295,7 +295,7 @@ pub fn publish_from_outside(
     looks: &mut usize,
     hub: &mut dyn Hub,
 ) -> Option<Box<[u8]>> {
-    // Nothing is written to this writer, because no client has the number 0.
+    // Nothing is written to this writer, because no client has the id 0.
     let mut nowhere = Writer::new(Protocol::Resp2, 0);
     let direct = match after {
         None => direct_readers(channel),

@@ -1,4 +1,4 @@
-//! The errors of commands on entries: the errors that Redis has, too, and those of a cache in Postgres.
+//! The errors of commands on entries: Redis' own errors, and errors that only a cache in Postgres has.
 //!
 //! A message contains no key and no value, because messages reach the log.
 
@@ -18,7 +18,7 @@ pub type Done<'a, T = ()> = Result<T, CommandError<'a>>;
 /// The reason why a command was not run.
 #[derive(Debug)]
 pub enum CommandError<'a> {
-    /// An error in Redis' words.
+    /// One of Redis' own errors.
     Redis(Failure<'a>),
     /// The role lacks a privilege on the cache.
     NoRight,
@@ -36,7 +36,7 @@ pub enum CommandError<'a> {
     ReadOnly,
     /// A row-level security policy or a trigger of the table prevented the write.
     NotCarriedOut,
-    /// The cache has watchers (`cache_watch`), which a write by this protocol would not notify.
+    /// The cache has watchers (`cache_watch`), which a write through the Redis protocol would not notify.
     Watched,
     /// The hot tier cannot hold the entry.
     TooLarge,

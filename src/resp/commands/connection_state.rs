@@ -7,7 +7,7 @@
 //! requests.
 //!
 //! A watched key counts as changed if any session has written, removed, cleared or evicted it, or if it has expired.
-//! With a probability of about 1 in 16,384, a change of another key counts, too. The transaction is then aborted
+//! With a probability of about 1 in 16,384, a change of another key counts, too. Such a change aborts the transaction
 //! without need, and its client tries again, as after any abort.
 
 use std::collections::{BTreeSet, HashMap};
@@ -30,7 +30,7 @@ use crate::resp::commands::command_error::{CommandError, Done};
 /// The number of keys that one connection may watch.
 const MOST_WATCHED: usize = 4096;
 
-/// The state of a connection. It is usually empty, and then takes only eight bytes.
+/// The state of a connection. It is usually empty, and takes only eight bytes while it is.
 #[derive(Default)]
 pub struct State(Option<Box<Kept>>);
 
@@ -242,7 +242,7 @@ impl State {
             return Err(CommandError::TooManyWatched);
         }
         if kept.watching.is_none() {
-            kept.watching = Watching::begin(); // must precede the first look at a key
+            kept.watching = Watching::begin(); // must precede the first read of a key
         }
         // A longer key can have no entry, so it need not be watched.
         let keys = keys.iter().filter(|key| key.len() <= key::MAX_BYTES);

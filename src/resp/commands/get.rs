@@ -1,9 +1,8 @@
 //! Runs GET on memory caches and on copies in the tier. Copies a long value in pieces, between which other clients are
 //! served, and sends nothing before the value is complete.
 //!
-//! The reply must be the value at one moment, the moment of its last piece. So if the entry was written, removed,
-//! evicted or cleared, or has expired since the first piece, the command starts again with the client's current
-//! privileges.
+//! The reply must be the value at one moment, the moment of its last piece. If the entry is written, removed, evicted
+//! or cleared, or expires, after the first piece, the command starts again with the client's current privileges.
 
 use pgcache_resp::Writer;
 use pgcache_store::{Piece, Reading};
@@ -16,7 +15,7 @@ use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::entry_access::Call;
 use crate::resp::commands::strings;
 
-/// The number of attempts to copy a value in pieces. If writers keep changing the value, it is then copied in one
+/// The number of attempts to copy a value in pieces. After them, a value that writers keep changing is copied in one
 /// piece.
 const TRIES: u8 = 3;
 /// The number of bytes in a reply in addition to the value.
@@ -76,8 +75,8 @@ pub fn get<'a>(
     }
 }
 
-/// Begins to copy a value in pieces. Copies it in one piece after [`TRIES`] attempts, and if it exceeds the output
-/// limit, because then the client is disconnected in any case.
+/// Begins to copy a value in pieces. Copies it in one piece after [`TRIES`] attempts. Also copies a value in one piece
+/// if it exceeds the output limit, because such a reply disconnects the client in any case.
 fn begin<'a>(
     call: &Call,
     key: &[u8],

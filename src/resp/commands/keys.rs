@@ -113,7 +113,7 @@ pub fn rename<'a, S: Served>(
         if !entries.put_or_remove(&to_key, new, condition)? {
             break false;
         }
-        // If the entry changes after this copy, nothing is removed, and the next round renames its new state.
+        // If the entry changes after this copy, nothing is removed, and the next round renames the changed entry.
         let copied = Some((seen, value(&seen, &buffers.found)));
         let is_it = |entry: &dyn Present| is_unchanged(Some(entry), copied);
         if entries.remove(&from_key, is_it)? {
@@ -189,7 +189,7 @@ pub fn object<'a, S: Served>(
         return Ok(());
     }
     match question {
-        // Redis reports its internal representation, by which programs estimate what a value costs.
+        // Redis reports its internal representation, from which programs estimate the memory of a value.
         "encoding" => {
             let seen = entries.get(&entries.key(key), &mut buffers.found)?;
             let found = seen.map_or(&[][..], |seen| value(&seen, &buffers.found));

@@ -58,7 +58,7 @@ pub enum Outcome {
 pub struct Continuation(Work);
 
 impl Continuation {
-    /// Returns whether the command begins again, so that the caller must check its privileges again.
+    /// Returns whether the command begins again. If it does, the caller must check the privileges again.
     pub fn begins_anew(&self) -> bool {
         matches!(self.0, Work::Get(get::Position::Begins(_)))
     }
@@ -327,7 +327,7 @@ pub fn on_keys<'a, S: Served>(
 }
 
 /// Returns whether copies of a table's entries can answer a command. They cannot if the command has too many keys for
-/// one piece, because then its reply could begin before the command reaches a key that only the table has.
+/// one piece: the reply could begin before the command reaches a key that only the table has.
 pub fn fits_copies(command: &Parsed<'_>) -> bool {
     command.entry.has(rule::COPIES)
         && command.entry.key_places(command.args).count() <= served::PIECE

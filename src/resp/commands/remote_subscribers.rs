@@ -45,7 +45,7 @@ pub struct RemoteReaders {
     networks: Vec<usize>,
 }
 
-/// Registers this process as network process `own`, with no subscribers yet.
+/// Registers this process, whose index is `own`, with no subscribers yet.
 pub fn begin(own: usize, registry: ClientRegistry, peers: Option<MultiProcess>) {
     let Some((peers, messages)) = peers.zip(Messages::of_server()) else {
         return;

@@ -3,7 +3,7 @@
 //!
 //! docs/door.md has the same list, and a test compares the two.
 
-/// The effect of a script. `KEYS` and `ARGV` are those that its package sends.
+/// The effect of a script. `KEYS` and `ARGV` are the arguments that its package sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Native {
     /// Removes the key if its value is ARGV[1].

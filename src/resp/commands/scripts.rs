@@ -299,7 +299,8 @@ impl<'a> Given<'a> {
             let new = NewEntry::spelled(value, deadline);
             let own = keys.get(..taken).unwrap_or_default();
             let is_new = entries.put_or_remove(&entries.key(key), new, If::Absent)?;
-            // Either an SQL session was faster, or the key occurs in two spellings and this script has just stored it.
+            // Either an SQL session has stored the key in between, or the key occurs in two spellings and this script
+            // has just stored it.
             let is_own = |own: &&[u8]| is_same_key(entries, own, key);
             if !is_new && !own.last().is_some_and(is_own) {
                 for own in own {

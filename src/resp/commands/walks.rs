@@ -86,8 +86,8 @@ impl Keys {
     }
 }
 
-/// A walk over the cache's live entries. Holds the position at which it continues, the position at which this piece
-/// began, and the number of entries that this piece has visited.
+/// A walk over the cache's live entries: the position at which it continues, the position at which this piece began,
+/// and the number of entries that this piece has visited.
 struct Walk<'e> {
     entries: &'e Entries<'e>,
     place: u64,

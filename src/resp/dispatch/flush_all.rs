@@ -1,8 +1,8 @@
-//! Runs FLUSHALL of several databases. It clears no database if there is one that the role may not clear.
+//! Runs FLUSHALL of several databases. If the role may not clear one of them, FLUSHALL clears none.
 //!
-//! Tables are cleared first, in one transaction of an executor, because this may fail. The request stays in the input
-//! while the executor works. Then the first piece hides all entries of the memory caches at once. The later pieces free
-//! their memory, and other clients are served between two pieces.
+//! Tables are cleared first, in one transaction of an executor, because clearing a table may fail. The request stays in
+//! the input while the executor works. Then the first piece hides all entries of the memory caches at once. The later
+//! pieces free their memory, and other clients are served between two pieces.
 
 use std::rc::Rc;
 

@@ -27,8 +27,8 @@ use crate::resp::shared::Core;
 use crate::resp::shared::client_permissions;
 use crate::resp::shared::tracking;
 
-/// The time after which an EXEC refuses further commands of unbounded duration, because no other client is served until
-/// the EXEC ends.
+/// The time after which an EXEC refuses further commands of unbounded duration. No other client is served until the
+/// EXEC ends.
 const LONGEST_WALKS: Duration = Duration::from_millis(100);
 
 /// Runs one command of a client.
@@ -192,7 +192,7 @@ fn on_entries(
     }
 }
 
-/// Returns whether only the table can answer a command, and not the copies of its entries.
+/// Returns whether only the table, and not the copies of its entries, can answer a command.
 fn needs_table(permission: &Permission, command: &Parsed<'_>) -> bool {
     permission.target.is_table()
         && command.entry.kind != Kind::NoEntries
@@ -428,7 +428,7 @@ fn only_reads(command: &Parsed<'_>) -> bool {
     }
 }
 
-/// Returns whether a command may take longer than in proportion to its length and the length of the values.
+/// Returns whether the time of a command may exceed what its length and the length of the values imply.
 fn takes_its_time(command: &Parsed<'_>) -> bool {
     command.entry.kind == Kind::Long || command.entry.has(rule::DESCRIBES | rule::MAY_BE_SLOW)
 }

@@ -103,8 +103,8 @@ pub fn is_logged(permission: &Permission, command: &Parsed<'_>) -> bool {
     }
 }
 
-/// Returns whether a write to this table may be logged. This is so for a table with user-defined code or partitions,
-/// too, which may write to logged tables.
+/// Returns whether a write to this table may be logged. This is also true for a table with user-defined code or
+/// partitions, which may write to logged tables.
 pub fn writes_log(permission: &Permission) -> bool {
     let cache = &permission.target.cache;
     cache.storage == Storage::Logged || cache.partitioned || permission.runs_user_code

@@ -1,8 +1,8 @@
 //! Reads the names in a client's certificate: its common name, and its distinguished name in Postgres' format (RFC
 //! 2253).
 //!
-//! It does not verify the certificate, which rustls has done. If a name cannot be written exactly as OpenSSL writes it,
-//! the result is empty, so that it matches no user and admits no client.
+//! It does not verify the certificate: rustls has already done so. If a name cannot be written exactly as OpenSSL
+//! writes it, the result is empty, so that it matches no user and admits no client.
 
 use crate::resp::net::bounded_text::Short;
 

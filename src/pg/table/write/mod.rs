@@ -1,15 +1,15 @@
 //! Writes rows of a table by key, without the executor.
 //!
-//! The effect is the same as of `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1`. A
-//! direct write works only for a [`Target`] that is `writable`, under READ COMMITTED, with an active snapshot, and
-//! outside parallel mode ([`possible`]). The caller holds RowExclusiveLock on the table, and records the changed key
-//! itself, because the trigger does not fire.
+//! The effect is that of `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1`. A direct
+//! write works only for a [`Target`] that is `writable`, under READ COMMITTED, with an active snapshot, and outside
+//! parallel mode ([`possible`]). The caller holds RowExclusiveLock on the table, and records the changed key itself,
+//! because the trigger does not fire.
 //!
 //! These rules make concurrent writers of one key safe:
 //!
 //! - The position of a row comes from an index scan and is a hint. Between the scan and the change, another transaction
-//!   may move, lock or delete the row. The change waits for that transaction, in the same queue as every writer. If the
-//!   row has changed, the change then fails with TM_Updated or TM_Deleted, and the loop starts again.
+//!   may move, lock or delete the row. The change waits for that transaction, in the same queue as every writer. If
+//!   that transaction has changed the row, the change fails with TM_Updated or TM_Deleted, and the loop starts again.
 //! - An empty result of a scan is a hint, too, because a scan can miss a row that moves during it. The speculative
 //!   insertion decides: if the index already has the key, the writer removes the new row, and the loop starts again.
 //! - No other row can take a position between the scan and the change: the active snapshot is older than the scan, and
@@ -105,9 +105,9 @@ pub fn remove(target: &Target, key: Text) -> Result<Option<Entry>, UsePlan> {
     removed.ok_or(UsePlan)
 }
 
-/// Removes the rows that `search` has found, and calls `removed` with the number of each row's key. If another
-/// transaction has changed a row since the search, looks up the row again by its key, which `key_of` returns for its
-/// number. Returns false if the caller must run the statement for all rows, of which some may already be removed.
+/// Removes the rows that `search` has found, and calls `removed` with the index of each row's key. If another
+/// transaction has changed a row after the search, looks up the row again by its key; `key_of` returns the key with an
+/// index. Returns false if the caller must run the statement for all rows, of which some may already be removed.
 pub fn remove_all(
     target: &Target,
     rows: &[RowPlace],
