@@ -293,7 +293,7 @@ errors! {
         hint "Pass an empty prefix.";
     }
 
-    /// No relation has this oid.
+    /// No relation has this OID.
     NoSuchRelation(oid: u32) => ERRCODE_UNDEFINED_TABLE {
         message "relation with OID {oid} does not exist";
         hint "If the cache was dropped and created again, run the statement again. The view pgcache.caches lists the caches that you may read.";
@@ -434,7 +434,7 @@ errors! {
         hint "Delete the entry, or count in smaller steps.";
     }
 
-    /// A warning: a text for a bytea cache looks like the printed form of a bytea, but the bytes of its characters are
+    /// A warning: a text for a bytea cache looks like the text form of a bytea, but the bytes of its characters are
     /// stored.
     HexLiteralAsText => ERRCODE_WARNING {
         message "text that looks like a bytea literal is interpreted as plain text";
@@ -671,7 +671,7 @@ errors! {
         hint "Pass the length of the window, such as '1 minute'.";
     }
 
-    /// pg_cron is not installed on this server, or not in a database that can be found from this one.
+    /// pg_cron is not installed on this server, or its database cannot be found from this one.
     NoCron => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "pg_cron is not installed";
         hint "If pgcache is in shared_preload_libraries, its worker removes expired entries every pgcache.expire_interval. Otherwise install pg_cron, or call cache_expire() from your own scheduler.";

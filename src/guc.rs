@@ -23,7 +23,7 @@ static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// On by default. A user who doubts a value turns it off in one session and compares.
 static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
-/// Off by default: a file with values in clear text appears in the data directory only if an administrator wants it.
+/// Off by default, because it writes values in clear text to a file in the data directory.
 static SAVE_MEMORY: GucSetting<bool> = GucSetting::<bool>::new(false);
 
 /// Returns whether a clean shutdown saves the entries of memory caches for the next start.
@@ -78,13 +78,13 @@ pub fn lease_time() -> i64 {
 /// Auto by default. A user who doubts direct access compares it with the plans.
 static TABLE_PATH: GucSetting<TablePath> = GucSetting::<TablePath>::new(TablePath::Auto);
 
-/// The way calls access the rows of a table cache.
+/// How calls access the rows of a table cache.
 #[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
 pub enum TablePath {
-    /// Directly by the index if the table is plain enough; otherwise by plans.
+    /// Directly through the index if the table is plain enough; otherwise through plans.
     #[name = c"auto"]
     Auto,
-    /// Only by saved plans.
+    /// Only through saved plans.
     #[name = c"plan"]
     Plan,
 }

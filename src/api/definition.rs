@@ -275,7 +275,7 @@ fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
     ]))
 }
 
-/// Returns the share of the ttl that a touch must move a deadline by; NULL if each touch writes.
+/// Returns the smallest share of the ttl by which a touch moves a deadline; NULL if each touch writes.
 #[pg_extern]
 fn touch_after(cache: Option<Oid>) -> Answer<Option<f64>> {
     Ok(outline(cache)?.and_then(|cache| cache.settings.touch_after))
@@ -300,7 +300,7 @@ fn share(cache: Option<Oid>) -> Answer<OutRow<4>> {
     ]))
 }
 
-/// Sets the DEFAULT of a cache's deadline column by the cache's ttl, and adds the trigger that the cache needs as a
+/// Sets the DEFAULT of a cache's deadline column from the cache's ttl, and adds the trigger that the cache needs as a
 /// partition of another table. The caller must own the cache. Skips a relation that does not work as a cache, because
 /// the upgrade script calls this for all caches.
 #[pg_extern]

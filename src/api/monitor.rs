@@ -51,7 +51,7 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
     }))
 }
 
-/// Estimates for the planner how many entries a memory cache has: the SUPPORT function of `pgcache.memory_entries`.
+/// The SUPPORT function of `pgcache.memory_entries`: estimates for the planner how many entries a memory cache has.
 #[pg_extern]
 fn memory_entries_support(request: Option<Internal>) -> Internal {
     row_estimate::answer(request, view::estimated_entries)
@@ -113,7 +113,7 @@ fn sweep_row(counters: upkeep::Counters) -> [Typed; 5] {
     ]
 }
 
-/// Returns how many calls of this session accessed a table directly, and how many by a plan.
+/// Returns how many calls of this session accessed a table directly, and how many ran a plan.
 #[pg_extern]
 fn table_path_taken() -> OutRow<2> {
     let taken = access_path::taken();

@@ -1,5 +1,5 @@
 //! SQL functions that read entries: `cache_get`, `cache_lookup`, `cache_exists`, `cache_ttl`, `cache_scan`,
-//! `cache_keys`, `cache_count`; and `pgcache.node_of`, which returns the number of the server that holds a key.
+//! `cache_keys`, `cache_count`; and `pgcache.node_of`, which returns which server holds a key.
 
 use std::num::NonZeroU32;
 
@@ -115,9 +115,9 @@ fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Res
     })
 }
 
-/// Returns the number of the server that holds a key. For a cache that Citus distributes, and without `nodes`, it is
-/// the number of the node of the key's shard. Otherwise it is the number of one of `nodes` servers, by the rule of
-/// Postgres' hash partitions. Reads no entry, only the type of the keys or the shard metadata.
+/// Returns a number that identifies the server that holds a key. For a cache that Citus distributes, and without
+/// `nodes`, it is the node of the key's shard. Otherwise it is one of `nodes` servers, chosen by the rule of Postgres'
+/// hash partitions. Reads no entry, only the type of the keys or the shard metadata.
 #[pg_extern]
 fn node_of(cache: Option<Oid>, key: Option<Text>, nodes: Option<i32>) -> Answer<Option<i32>> {
     let key = Key::of_read(key)?;

@@ -1,5 +1,5 @@
-//! SQL functions for the Redis protocol: list its clients, read its statistics, end a client, and publish a message to
-//! a channel.
+//! SQL functions for the Redis protocol: list its clients, read its statistics, disconnect a client, and publish a
+//! message to a channel.
 
 use pgcache_resp::known_name;
 use pgrx::pg_sys::Oid;
@@ -121,7 +121,7 @@ fn resp_memory() -> Rows<2> {
     Rows(ClientRegistry::of_server().map(row).into_iter().collect())
 }
 
-/// Ends a client. Returns false if no client has this number.
+/// Disconnects a client. Returns false if no client has this id.
 #[pg_extern]
 fn resp_kill(id: Option<i64>) -> Answer<bool> {
     let id = id.ok_or(Error::NullArgument("id"))?;
@@ -137,8 +137,8 @@ fn resp_kill(id: Option<i64>) -> Answer<bool> {
     Ok(registry.end(id))
 }
 
-/// Returns whether a user may end a client, by the rule for Postgres sessions: only a superuser ends a superuser's
-/// client.
+/// Returns whether a user may disconnect a client, by the rule for Postgres sessions: only a superuser may disconnect a
+/// superuser's client.
 fn may_end(user: Oid, role: u32) -> bool {
     let is_superuser = |role: Oid| login::role(role).is_some_and(|facts| facts.is_superuser);
     if is_superuser(user) {

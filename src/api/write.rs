@@ -126,7 +126,7 @@ fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> 
     Ok(Some(counter::sum(Some(value), delta)?))
 }
 
-/// Gives a live entry a new deadline by the ttl, or by the cache's default ttl. Without either, the deadline stays.
+/// Gives a live entry a new deadline from the ttl, or from the cache's default ttl. Without either, the deadline stays.
 /// Returns the result of `project` for the entry.
 fn touch<R>(
     cache: &Cache,

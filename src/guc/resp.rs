@@ -24,12 +24,12 @@ const MOST_WORKERS: i32 = 16;
 /// Two by default: one executor that never waits for a lock, and one that may wait.
 static EXECUTORS: GucSetting<i32> = GucSetting::<i32>::new(DEFAULT_EXECUTORS);
 const DEFAULT_EXECUTORS: i32 = 2;
-/// The number of executors by the name that the setting had before version 0.5.0; 0 if it is not set.
+/// The number of executors, under the name that the setting had before version 0.5.0; 0 if it is not set.
 static BACKS: GucSetting<i32> = GucSetting::<i32>::new(0);
 const MOST_EXECUTORS: i32 = 16;
 /// By default the database that every server has.
 static DATABASE: Text = GucSetting::<Option<CString>>::new(Some(c"postgres"));
-/// By default a cache whose name says its purpose. No role has privileges on it until they are granted.
+/// By default a cache named for this purpose. No role has privileges on it until they are granted.
 static CACHES: Text = GucSetting::<Option<CString>>::new(Some(c"pgcache.resp"));
 /// Empty by default: a client must name its role.
 static DEFAULT_ROLE: Text = GucSetting::<Option<CString>>::new(Some(c""));

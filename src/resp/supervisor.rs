@@ -1,8 +1,8 @@
 //! Keeps the processes of the Redis protocol running, as an additional task of the launcher.
 //!
 //! It does not leave restarts to Postgres, because without their database the processes would fail every few seconds,
-//! each time with a FATAL in the log. Instead the launcher first checks that the database exists, and reports only once
-//! what is missing.
+//! each time with a FATAL in the log. Instead the launcher first checks that the database exists, and reports a missing
+//! resource only once.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};

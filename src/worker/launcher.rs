@@ -36,7 +36,7 @@ const SHORTEST_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
 const LONGEST_STEP: Duration = Duration::from_secs(30);
 
 /// The longest time that VACUUM waits for other sessions to unpin a page. A cursor that is never closed may pin a page
-/// of an unlogged table's index for ever.
+/// of an unlogged table's index forever.
 const LONGEST_WAIT_FOR_PAGE: Duration = Duration::from_secs(10);
 
 /// The time between two visits to a database that only vacuum. The earlier of the two visits stays while more requests
@@ -59,7 +59,7 @@ struct Visit {
     /// The value of `extension_generation` at the beginning of the visit.
     generation: u64,
     worker: Started,
-    /// Whether a step took too long and the worker was asked to end.
+    /// Whether a step took too long and the worker was terminated.
     overdue: bool,
     /// When the worker was first seen waiting for a page; None if it does not wait.
     waits_since: Option<Instant>,
@@ -204,8 +204,8 @@ impl Launcher {
         }
     }
 
-    /// Starts visits while fewer than [`VISITS`] are running. If a database must wait for a visit, asks the workers
-    /// that could end to end.
+    /// Starts visits while fewer than [`VISITS`] are running. If a database must wait for a visit, requests that visits
+    /// with optional work end.
     fn start_due(&mut self, interval: Duration) {
         while let Some((database, only_vacuums)) = self.next_visit() {
             let Some(place) = self.visits.iter().position(Option::is_none) else {
@@ -275,8 +275,8 @@ impl Launcher {
     }
 
     /// Returns when a database that is visited now is due again: one interval after its last due time, so that the
-    /// visits keep their rhythm, and at least half an interval from now. A visit that only vacuums does not change the
-    /// rhythm.
+    /// visits keep their rhythm, but no sooner than half an interval from now. A visit that only vacuums does not
+    /// change the rhythm.
     fn due_after(
         &self,
         database: Oid,

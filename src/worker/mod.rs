@@ -1,7 +1,7 @@
 //! The built-in worker, which sweeps every database that has the extension, once in each `pgcache.expire_interval`.
 //!
 //! - [`launcher`]: one process for the server, which starts short visits to the databases in turn.
-//! - [`visit`]: one visit: it connects to its database, sweeps, vacuums, and ends.
+//! - [`visit`]: one visit, which connects to its database, sweeps, vacuums, and ends.
 //! - [`turns`], [`sweep_job`], [`pace`]: how the caches of a database share the time of a visit.
 //! - [`vacuum`]: the VACUUMs of a visit. When a writer requests one, the launcher starts a visit early.
 //!

@@ -64,7 +64,7 @@ fn after(before: u8, took: Duration, whole: bool) -> u8 {
         };
     }
     match is_long {
-        // A step that was already made smaller still takes several seconds, so halving is useless.
+        // A step that was already made smaller still takes several seconds, so halving does not help.
         true if before > 0 && took > LONG * 4 => OF_NO_USE,
         true => (before + doublings(took)).min(MOST),
         false if whole && took * 4 < LONG => before.saturating_sub(1),

@@ -4,8 +4,8 @@
 //! lock, or vacuumed. A cache becomes slow with a step of more than a second, and stays slow until a whole sweep of it
 //! has no long step. Slow caches come after all other caches; among the slow caches, the one that has waited longest is
 //! first. While other caches have work, all slow caches rest for as long as the last long step took. The rest is kept
-//! in shared memory, so it outlasts a visit. So no cache waits for more than one long step at a time, and at most half
-//! of the time is spent in long steps.
+//! in shared memory, so it outlasts a visit. No cache waits for more than one long step at a time, and at most half of
+//! the time is spent in long steps.
 //!
 //! The same rule holds for owners. After a recent long step of one of an owner's caches, all caches of that owner rest
 //! together, and come after the caches of owners without a long step while those owners' caches have work. Otherwise an

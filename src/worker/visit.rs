@@ -62,8 +62,8 @@ pub fn run(place: usize) {
 }
 
 impl Work {
-    /// Sweeps and vacuums. Stays for further intervals while rows die quickly and no other database waits for a visit,
-    /// because no rows would be vacuumed while another worker starts.
+    /// Sweeps and vacuums. Stays for further intervals while rows die quickly and no other database waits for a visit:
+    /// between this visit and the next, no rows would be vacuumed.
     fn run(&mut self) {
         let mut until = Instant::now() + self.shared.longest();
         self.vacuums.answer_requests(false);
@@ -160,7 +160,7 @@ impl Work {
         slow
     }
 
-    /// Returns whether a long step has ended so recently that only caches without a long step may continue.
+    /// Returns whether slow caches still rest after a recent long step, so that only other caches may continue.
     fn slow_ones_rest(&self) -> bool {
         let now = clock::now();
         self.shmem

@@ -1,6 +1,6 @@
 //! Checks the protocol of the hot tier in configurations that are too large for every test run.
 //!
-//! `cargo run --release -p pgcache-coherence --example deep [states]` visits at most this many states (default: 40
+//! `cargo run --release -p pgcache-coherence --example deep [states]` visits at most `states` states (default: 40
 //! million) of each configuration, and prints the number of visited states. It needs about ten minutes and a gigabyte.
 
 #![allow(clippy::print_stdout, reason = "a tool for the terminal, run by hand")]

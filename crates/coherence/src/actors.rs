@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 use crate::search::Machine;
 
-/// A step in the trace: the number of the actor, and its action.
+/// A step in the trace: the index of the actor, and its action.
 pub type Event = (usize, &'static str);
 
 /// A state of a model that holds one backend for each actor.
@@ -50,7 +50,7 @@ pub trait Actors: Sized {
     type Violation: Copy + fmt::Debug;
     const STUCK: Self::Violation;
 
-    /// Returns the number of actors. The surroundings (such as a restart) have the number after the last actor's.
+    /// Returns the number of actors. The surroundings (such as a restart) have the index after the last actor's.
     fn count(&self) -> usize;
     fn first(&self) -> Self::State;
     /// Adds the steps of the actor `moves.actor`.

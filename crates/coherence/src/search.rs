@@ -28,8 +28,8 @@ pub trait Machine {
     fn line(&self, event: Self::Event, after: &Self::State) -> String;
 }
 
-/// A hasher that mixes eight bytes at a time by a folded multiplication. Every crate that calls `explore` compiles this
-/// code again, so all of it is inline: a call for each byte would double the search time.
+/// A hasher that mixes eight bytes at a time with a folded multiplication. Every crate that calls `explore` compiles
+/// this code again, so all of it is inline: a call for each byte would double the search time.
 #[derive(Default)]
 struct Fingerprint {
     hash: u64,

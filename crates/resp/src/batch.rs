@@ -26,7 +26,7 @@ pub struct Batch {
 /// A request of the batch.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    /// The index of the request's first argument among the places.
+    /// The index of the request's first argument in the list of argument positions.
     first: u32,
     /// The end of the request in the buffer.
     end: u32,
@@ -56,7 +56,7 @@ impl Batch {
     }
 
     /// Splits all complete requests of `buffer` from `from` on, of any number and length, and keeps earlier requests.
-    /// Returns the numbers of the new requests. Stops at an inline command that is not empty.
+    /// Returns the indexes of the new requests. Stops at an inline command that is not empty.
     pub fn append(&mut self, buffer: &[u8], from: usize) -> Range<usize> {
         let (first, limits) = (self.cuts.len(), Limits::new(usize::MAX));
         let mut at = from;
@@ -96,7 +96,7 @@ impl Batch {
         Some(from + request.used)
     }
 
-    /// Returns the arguments of the request with this number.
+    /// Returns the arguments of the request with this index.
     pub fn args<'a>(&'a self, number: usize, buffer: &'a [u8]) -> Option<Args<'a>> {
         let first = self.cuts.get(number)?.first as usize;
         let next = self.cuts.get(number + 1);

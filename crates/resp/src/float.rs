@@ -322,7 +322,7 @@ fn add(one: Float, other: Float) -> Float {
     }
 }
 
-/// Prints a number with 17 decimal places, without trailing zeros, and without a minus sign before a zero.
+/// Returns a number as text with 17 decimal places, without trailing zeros, and without a minus sign before a zero.
 fn write(float: Float) -> String {
     let (whole, places) = match usize::try_from(float.exponent) {
         Ok(exponent) => {

@@ -1,11 +1,11 @@
 //! Matches the patterns of KEYS, SCAN MATCH and PSUBSCRIBE as Redis does: `*`, `?`, `[a-c]`, `[^a]`, `\x`.
 //!
-//! Each star first tries the shortest match. Backtracking to the last star is enough, because the last star can match
-//! any text that an earlier star could. So the time is at most the product of the lengths of pattern and text, whereas
-//! a matcher that backtracks to all stars takes exponential time on `*a*a*a*b`.
+//! Each star first tries the shortest match. Backtracking to the last star is enough: the last star can match any text
+//! that an earlier star could match in addition. So the time is at most the product of the lengths of pattern and text,
+//! whereas a matcher that backtracks to all stars takes exponential time on `*a*a*a*b`.
 //!
-//! If pattern and text are megabytes long, which is possible, even the product means hours, during which one client
-//! would block all others. So a comparison reads a limited number of bytes, far more than any useful pattern needs. If
+//! Pattern and text may be megabytes long. Even the product of such lengths means hours, during which one client would
+//! block all other clients. So a comparison reads a limited number of bytes, far more than any useful pattern needs. If
 //! it reaches the limit, the pattern counts as not matching.
 
 /// The number of bytes of the pattern that a comparison may read, besides `LOOKS_A_BYTE`.
@@ -174,7 +174,7 @@ mod tests {
         pattern.resize(length, b'b');
         pattern.extend_from_slice(b"]");
         assert!(!matches(&pattern, &text));
-        // Long comparisons that never backtrack run to their end.
+        // A long comparison that never backtracks is never cut off.
         assert!(matches(&text, &text));
         assert!(matches(b"*", &text));
         assert!(matches(&[&text[..], b"*"].concat(), &text));

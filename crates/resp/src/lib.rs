@@ -2,9 +2,9 @@
 //!
 //! The crate has a parser for requests that may arrive in pieces of any size, the table of commands, the commands with
 //! their parsed arguments, the texts of Redis' errors, and a writer for replies. It opens no sockets, reads no clock,
-//! stores no entries and knows no roles, which are the caller's work. Two rules hold: **a request costs memory only for
-//! the bytes that have arrived**, whatever length it announces; and **no argument is copied**: a parsed command points
-//! into the caller's buffer.
+//! stores no entries and knows no roles: these are the caller's tasks. Two rules hold: **a request costs memory only
+//! for the bytes that have arrived**, whatever length it announces; and **no argument is copied**: a parsed command
+//! points into the caller's buffer.
 //!
 //! # Using it
 //!

@@ -1,4 +1,4 @@
-//! Parses and prints integers in Redis' format, in which each integer has exactly one spelling: no blanks, no plus
+//! Parses and formats integers in Redis' format, in which each integer has exactly one spelling: no blanks, no plus
 //! sign, no leading zeros.
 
 /// Parses a 64-bit integer in exactly this format; returns None for any other text.
@@ -26,9 +26,9 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Parses a cursor of SCAN, a nonnegative integer, as Redis has done since 7.4. A text that is not an integer in Redis'
-/// format is parsed as by `strtoull`, which accepts leading blanks, a sign and leading zeros, and stops at a NUL.
-/// Returns None if the text has no digits, has another character, or exceeds 64 bits.
+/// Parses a cursor of SCAN, a nonnegative integer, as Redis has done since 7.4. Parses any other text as `strtoull`
+/// does, which accepts leading blanks, a sign and leading zeros, and stops at a NUL. Returns None if the text has no
+/// digits, has another character, or exceeds 64 bits.
 pub(crate) fn cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if let Some(value) = integer(text) {

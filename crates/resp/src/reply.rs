@@ -2,7 +2,7 @@
 
 use crate::number::Digits;
 
-/// The protocol version that a client has chosen by HELLO.
+/// The protocol version that a client has chosen with HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Resp2,

@@ -18,7 +18,8 @@ const SHORT_LINE: usize = 8;
 /// positions than this, so that one long MGET leaves no memory in use.
 const PLACES_KEPT: usize = 64;
 
-/// Limits of a client's requests. The parser checks the numbers of arguments and of bytes when they are announced.
+/// Limits of a client's requests. The parser checks the number of arguments and the number of bytes when the request
+/// announces them.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The maximum bytes of one request.

@@ -1,4 +1,4 @@
-//! Tests the command table: the key positions, and that facts which a row states twice agree.
+//! Tests the command table: the key positions, and the agreement of properties that a row states twice.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by a panic")]
 

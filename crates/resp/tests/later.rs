@@ -1,4 +1,4 @@
-//! Tests the commands and options that Redis added after 7.0, by a table of commands and expected results, because a
+//! Tests the commands and options that Redis added after 7.0, with a table of commands and expected results, because a
 //! comparison with an installed Redis 7.0 cannot test them.
 
 #![allow(

@@ -14,7 +14,7 @@ use crate::region::Region;
 const MAGIC: u64 = u64::from_le_bytes(*b"pgcache1");
 
 impl Region {
-    /// Starts an empty region in memory of any content.
+    /// Initializes memory of any content as an empty region.
     ///
     /// # Safety
     /// `base` is 64-byte aligned, valid for reads and writes of `layout.region_bytes()` bytes for
@@ -33,7 +33,8 @@ impl Region {
         region
     }
 
-    /// Attaches to a region that `init` has started with the same layout; `None` if the memory contains no such region.
+    /// Attaches to a region that `init` has initialized with the same layout. Returns None if the memory contains no
+    /// such region.
     ///
     /// # Safety
     /// The same as for [`Region::init`], except that other threads and processes may use the region during this call.

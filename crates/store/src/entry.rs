@@ -20,7 +20,7 @@ pub const NO_DEADLINE: i64 = i64::MAX;
 pub struct Key<'k> {
     /// The hash of the key; its top bits choose the partition.
     pub hash: u64,
-    /// The caller's number for the cache; compared in full, like the bytes of the key.
+    /// The caller's id of the cache; compared in full, like the bytes of the key.
     pub cache: u32,
     /// The key itself, 1 to [`MAX_KEY`] bytes.
     pub bytes: &'k [u8],
@@ -29,7 +29,7 @@ pub struct Key<'k> {
 /// The entry that `set` stores under a key.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEntry<'v> {
-    /// The caller's number for the cache's present content, never used twice for one cache.
+    /// The caller's version of the cache's present content, never used twice for one cache.
     pub version: u64,
     /// The deadline in microseconds on the caller's clock, or [`NO_DEADLINE`].
     pub deadline: i64,
@@ -44,7 +44,7 @@ pub struct NewEntry<'v> {
 /// The header of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The caller's number for the cache.
+    /// The caller's id of the cache.
     pub cache: u32,
     /// The version that the entry was stored with; only the caller compares it.
     pub version: u64,
@@ -232,8 +232,8 @@ impl<'r> EntryRef<'r> {
         })
     }
 
-    /// Returns the number of the write that stored this value, and the value's first page. Each write in a partition
-    /// has a different number, which never recurs. Returns None if the value has no whole page.
+    /// Returns the sequence number of the write that stored this value, and the value's first page. No two writes in a
+    /// partition have the same number. Returns None if the value has no whole page.
     pub(crate) fn writing(&self) -> Option<(u64, u32)> {
         let allocation = self.allocation();
         (allocation.pages > 0).then(|| {
@@ -250,8 +250,8 @@ impl<'r> EntryRef<'r> {
         self.region.store(at, number);
     }
 
-    /// Copies the bytes of the value from the offset `from` on, which is the start of the page `page`: whole pages, and
-    /// the rest at the end of the value. Returns the page that follows. Returns None if the chain of pages does not fit
+    /// Copies the bytes of the value from the offset `from` on, where the page `page` starts: whole pages, and at the
+    /// end of the value also the rest. Returns the page that follows. Returns None if the chain of pages does not fit
     /// the value's length; the copied bytes are then invalid.
     pub(crate) fn copy_piece(&self, from: usize, page: u32, into: &mut [u8]) -> Option<u32> {
         let (mut page, mut rest) = (page, into);

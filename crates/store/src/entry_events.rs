@@ -2,14 +2,14 @@
 //! partition.
 //!
 //! The caller computes sums for each cache from the [`EntryEvent`]s. The sums are exact, because the store reports the
-//! removal of an entry with the same bytes as its storing.
+//! same bytes when it stores an entry and when it removes the entry.
 
 use crate::layout::partition_word;
 
 /// The reason why an entry was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalCause {
-    /// Another value replaced it.
+    /// Another value replaced the entry.
     Overwritten,
     /// Its space was needed.
     Evicted,
@@ -36,7 +36,7 @@ pub struct EntryEvent {
     pub removed: Option<RemovalCause>,
 }
 
-/// The way an eviction treats the entries of a cache.
+/// How an eviction treats the entries of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     /// The cache holds more than its bound: its entries are evicted first.

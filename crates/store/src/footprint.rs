@@ -57,7 +57,7 @@ impl Footprint {
     }
 }
 
-/// The memory of one entry: locations and lengths in granules, and pages by their numbers.
+/// The memory of one entry: locations and lengths in granules, and page numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
     pub head: u32,

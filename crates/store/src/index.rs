@@ -4,13 +4,12 @@
 //! The index stores no keys: a slot leads to the entry, and a lookup compares the entry's key in full. The index is
 //! never resized and has no chains, so its cost is bounded. A key that finds both of its buckets full of live entries
 //! evicts one of them. Buckets of one cache line with a tag in each slot come from MemC3 (Fan, Andersen, Kaminsky, NSDI
-//! 2013). But an entry never moves to its other bucket, so that a walk over the slots meets each entry once.
+//! 2013). Unlike in MemC3, an entry never moves to its other bucket, so that a walk over the slots meets each entry
+//! once.
 //!
-//! ```text
-//! slot: tag (28 bits) << 36 | ghost << 35 | main queue << 34 | hits (2) << 32 | location (32)
-//! ```
-//! An empty slot is 0. A ghost remembers the tag of an entry that was evicted from the small queue; its low 32 bits are
-//! the partition's ghost clock at the time of the eviction. Only the hits change under a shared lock.
+//! ```text slot: tag (28 bits) << 36 | ghost << 35 | main queue << 34 | hits (2) << 32 | location (32) ``` An empty
+//! slot is 0. A ghost remembers the tag of an entry that was evicted from the small queue; its low 32 bits are the
+//! partition's ghost clock at the time of the eviction. Under a shared lock, only the hits change.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -67,7 +66,7 @@ impl IndexSlot {
         (self.0 >> 32 & 3) as u32
     }
 
-    /// Returns a measure of the entry's use, 0 to 7: first by its queue, then by its hits.
+    /// Returns a measure of the entry's use, 0 to 7. The queue counts first, then the hits.
     pub fn use_rank(self) -> u32 {
         u32::from(self.in_main()) * 4 + self.hits()
     }

@@ -1,7 +1,7 @@
 //! The journal of a partition: the index slots that have recently received a new key.
 //!
 //! A caller that has walked over the partition can follow the journal to find the keys that were added after the walk,
-//! without a second walk. The journal reports to the caller if it no longer reaches back to the walk. The journal
+//! without a second walk. If the journal no longer reaches back to the walk, it reports this to the caller. The journal
 //! records new keys only: no values, no overwrites (which keep their slot), and no removals.
 
 use crate::entry::EntryRef;

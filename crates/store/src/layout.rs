@@ -44,7 +44,7 @@ pub mod region_word {
     /// The number of free pages. Every partition that takes pages writes this word and the next, so the two words are
     /// on a separate cache line.
     pub const FREE_PAGES: usize = 128;
-    /// The number of the pool's summary word where the last search found a free page.
+    /// The index of the pool's summary word where the last search found a free page.
     pub const SUMMARY_HINT: usize = 136;
     /// The position of the walk over the arena that chooses victims; on another cache line.
     pub const VICTIM_HAND: usize = 192;
@@ -68,7 +68,8 @@ pub mod partition_word {
     pub const VALUE_PAGES: usize = 96;
     /// The number of short entries that are split into two runs.
     pub const SHORT_SPLITS: usize = 104;
-    /// The number of writes so far of values that have whole pages. Each write gets the next number.
+    /// The number of writes so far of values that have whole pages. Each of these writes takes the next number as its
+    /// sequence number.
     pub const WRITINGS: usize = 112;
     /// 1 if an entry has had to make room since the partition was last empty; 0 while the partition is still filling.
     pub const FULL: usize = 120;
@@ -107,8 +108,8 @@ pub mod page_word {
     pub const HEADS: usize = 8;
     /// A bit mask of the granules that start a tail run.
     pub const TAILS: usize = 16;
-    /// The number of a value's write, in the value's first page. It can share the word, because no run starts in a page
-    /// that belongs to a value. No other write of the partition has the same number.
+    /// The sequence number of a value's write, in the row of the value's first page. It can share the word, because no
+    /// run starts in a page that belongs to a value. No other write in the partition has the same number.
     pub const WRITING: usize = HEADS;
     pub const LINK: usize = 24;
     pub const PREVIOUS_SHIFT: u32 = 26;
@@ -121,7 +122,7 @@ pub mod page_word {
 pub mod entry_word {
     /// Newer entry (32 bits) | older entry (32): the links of the eviction queue, as locations.
     pub const LINKS: usize = 0;
-    /// Number of the index slot (32) | cache (32).
+    /// Index slot (32) | cache (32).
     pub const SLOT_AND_CACHE: usize = 8;
     /// Value length (32) | key length (12) | granules of the head run - 1 (6) | kind (8) | flags (6).
     pub const LENGTHS: usize = 16;
@@ -175,7 +176,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout for a region of at most `size` bytes; if `partitions` is 0, chooses the number by the size.
+    /// Returns the layout for a region of at most `size` bytes. If `partitions` is 0, derives the number from the size.
     pub fn new(size: usize, partitions: u32) -> Result<Layout, LayoutError> {
         Layout::with(Params::new(size, partitions))
     }

@@ -117,18 +117,18 @@
 //! Read-modify-write (cas, incr, add, replace): under one exclusive lock `peek`, decide, `set`. A
 //! `PartitionMut` derefs to `PartitionRef`. After `NeedPages` decide again: the lock was released.
 //!
-//! **Validity.** `Header.version` is the caller's number for the present content of a cache. A
-//! number is never used twice for one cache slot. The store never compares it; the `valid` closure
-//! of `get` does. Entries of old versions are overwritten by a `set` of the same key, evicted, or
-//! removed by a `sweep` whose judge knows the versions.
+//! **Validity.** `Header.version` is the version that the caller gives to the content of a cache. A version is never
+//! used twice for one cache slot. The store never compares it; the `valid` closure of `get` does. Entries of old
+//! versions are overwritten by a `set` of the same key, evicted, or removed by a `sweep` whose judge knows the
+//! versions.
 //!
 //! **Deadlines.** `get` treats an entry with `now >= deadline` as a miss. A caller that may serve
 //! stale values passes `now - grace` and compares `header.deadline` itself. The store does not know
 //! the grace: it is a setting of the cache, which the caller's `judge` applies in a sweep. An eviction
 //! first removes the expired entries that it meets.
 //!
-//! **Accounting.** The store reports every entry that is stored or removed to the ledger as
-//! [`EntryEvent`] with its cache, version and bytes (whole granules), so sums by cache are exact.
+//! **Accounting.** The store reports every entry that is stored or removed to the ledger as [`EntryEvent`] with its
+//! cache, version and bytes (whole granules), so sums for each cache are exact.
 //!
 //! **Shares.** The ledger may rank caches ([`Rank`]), and a rank may change at any moment. A write
 //! into a cache over its bound evicts that cache's entries first. No other write evicts the entries

@@ -1,4 +1,4 @@
-//! Looks entries up under the shared lock.
+//! Looks up entries under the shared lock.
 //!
 //! `index.rs` finds the slot, and the caller's closure decides whether the entry's version is valid. A hit writes one
 //! counter; a lookup that compares in place writes nothing.

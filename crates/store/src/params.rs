@@ -15,7 +15,7 @@ pub const ENTRY_HEADER: usize = 40;
 pub struct Params {
     /// The maximum size of the region in bytes.
     pub size: usize,
-    /// The number of partitions: a power of two up to 1024, or 0 for a choice by the size.
+    /// The number of partitions: a power of two up to 1024, or 0 to derive it from the size.
     pub partitions: u32,
     /// Arena bytes for each 8-byte index slot, at least 16. [`Params::expecting`] derives it from the
     /// size of entries.
@@ -32,13 +32,13 @@ pub struct Params {
 }
 
 /// The default size of key and value for which a tier is laid out. With it, 5 % of the tier becomes index. If the index
-/// takes 7 %, the two-class load of 512-byte values loses two points of hit rate, because its hot set is then slightly
-/// too large.
+/// takes 7 %, the two-class load of 512-byte values loses two points of hit rate, because the rest of the tier is
+/// slightly too small for its hot set.
 const ENTRY_SIZE: usize = 188;
 /// The average bytes that an entry takes besides its key and value: its header, and half a granule for rounding.
 const BESIDE_KEY_AND_VALUE: usize = 64;
-/// The number of index slots for four entries. With 5, ghosts find no room, so the tier does not keep a loop that fits,
-/// and zipf loses two points. 8 is no better than 7.
+/// The number of index slots for four entries. With 5 slots, ghosts find no room, so the tier does not keep a loop that
+/// fits, and zipf loses two points. With 8 slots, nothing improves.
 const SLOTS_FOR_FOUR: usize = 7;
 
 impl Params {

@@ -1,5 +1,5 @@
 //! The access to a partition that its lock allows: [`PartitionRef`] for lookups under a shared lock, [`PartitionMut`]
-//! for changes under an exclusive one.
+//! for changes under an exclusive lock.
 //!
 //! The lock itself belongs to the caller, which promises to hold it (`access.rs`). A [`PartitionRef`] writes only hit
 //! counters and statistics.

@@ -1,4 +1,4 @@
-//! Walks over a partition in bounded steps: scans under the shared lock, sweeps under the exclusive one.
+//! Walks over a partition in bounded steps: scans under the shared lock, sweeps under the exclusive lock.
 //!
 //! An entry never changes its slot, so a walk meets each entry that stays exactly once, whatever changes occur between
 //! its steps. The only state between two steps is the caller's cursor.

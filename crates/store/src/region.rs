@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::layout::{BUCKET_BYTES, Layout, PARTITION_BYTES, STRIPE_BYTES, region_word};
 
-/// A started region: an address and its layout. Holds no lock and owns no memory.
+/// An initialized region: an address and its layout. Holds no lock and owns no memory.
 pub struct Region {
     base: NonNull<u8>,
     bytes: usize,

@@ -2,8 +2,8 @@
 //! position.
 //!
 //! No process waits for another, so writers overwrite old records. The rule: the ring reports every loss. A reader that
-//! is too slow receives [`Next::Lost`], and never a mixture of two records. To make this possible, a writer first moves
-//! the head past its record, so that readers notice the overwriting, and writes the first word of the record last.
+//! is too slow receives [`Next::Lost`], and never a mixture of two records. For this, a writer first moves the head
+//! past its record, so that readers notice the overwriting. It writes the first word of the record last.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, fence};
@@ -258,7 +258,7 @@ mod tests {
                     loop {
                         let is_over = writing.load(SeqCst) == 0;
                         match read(&mut reader) {
-                            // A writer that was a turn late may leave a record unfinished for ever.
+                            // A writer that was a turn late may leave a record unfinished forever.
                             (Next::End | Next::Unfinished, _) if is_over => break,
                             (Next::End | Next::Unfinished, _) => std::thread::yield_now(),
                             (Next::Lost, _) => reader.pass(),

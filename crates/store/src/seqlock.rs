@@ -23,7 +23,8 @@ pub struct Writing<'v> {
 }
 
 impl Seqlock {
-    /// Begins a write. The caller is the only writer, so it takes over a version that a dead writer left odd.
+    /// Begins a write. The caller is the only writer, so an odd version comes from a writer that died, and this write
+    /// takes the version over.
     pub fn write(&self) -> Writing<'_> {
         let odd = self.0.load(Relaxed) | 1;
         self.0.store(odd, Relaxed);

@@ -101,8 +101,8 @@ impl PartitionMut<'_> {
         self.report_stored(entry);
     }
 
-    /// Gives the write of a value that has its own pages a new number, so that a reader that has copied some of the
-    /// pages notices that the remaining pages belong to a different write.
+    /// Gives a write of a value with whole pages a new sequence number. A reader that has copied some of the pages then
+    /// notices that the remaining pages belong to a different write.
     fn number(&mut self, entry: &EntryRef, pages: u32) {
         if pages > 0 {
             self.add_field(partition_word::WRITINGS, 1);

@@ -7,7 +7,7 @@ use crate::entry_events::Counter;
 use crate::layout::{GRANULE, PAGE, partition_word, queue_word};
 use crate::region::Region;
 
-/// Sums over partitions since the region was started.
+/// Sums over partitions since the region was initialized.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// The number of present entries.

@@ -1,4 +1,4 @@
-//! Tests that the hit rate holds for values of every size, and that a full tier soon serves a new working set.
+//! Tests that values of any size reach the same hit rate, and that a full tier soon serves a new working set.
 //!
 //! The policy alone must choose the entry to evict, whatever hole a value leaves beside it, and however few entries fit
 //! in a partition. These tests cover only some sizes; `examples/hit_rates.rs` covers the whole range.

@@ -33,8 +33,8 @@ use crate::resp::net::certificate::{self, Certificate};
 pub const HELLO: u8 = 0x16;
 /// The maximum number of plain bytes that rustls accepts and keeps, encrypted, while the socket accepts none.
 const KEPT: usize = 16 << 10;
-/// The number of times that the socket is read in search of application data. Without this limit a client could occupy
-/// the process with records without data.
+/// The maximum number of reads of the socket in search of application data. Without this limit a client could occupy
+/// the process with records that contain no data.
 const READS: u32 = 16;
 
 /// The reason, for the log, why TLS cannot be used.
@@ -395,7 +395,7 @@ fn key(path: &str) -> Result<PrivateKeyDer<'static>, Unusable> {
         ));
     }
     let pem = contents("ssl_key_file", path)?;
-    // Both formats of encrypted keys say so in a line of plain text.
+    // Both formats of encrypted keys contain this word in a line of plain text.
     if pem.windows(9).any(|word| word == b"ENCRYPTED") {
         return Err(about(
             "has a passphrase, and ssl_passphrase_command is not supported",

@@ -1,8 +1,8 @@
 //! Runs the subcommands of CLIENT, except those of tracking (`tracking_commands`).
 //!
-//! A client sees only clients of its own role, unless its role is a member of pg_monitor. A client ends only clients of
-//! its own role, unless its role is a superuser, or is a member of pg_signal_backend and the other client's role is not
-//! a superuser. Otherwise a role could watch or end the clients of another role.
+//! A client sees only clients of its own role, unless its role is a member of pg_monitor. A client disconnects only
+//! clients of its own role, unless its role is a superuser, or is a member of pg_signal_backend and the other client's
+//! role is not a superuser. Otherwise a role could watch or disconnect the clients of another role.
 
 use pgcache_resp::{Args, Entry, Failure, Writer, check_client_name, integer};
 
@@ -224,7 +224,7 @@ struct Filter<'a> {
     includes_self: bool,
 }
 
-/// Why the options of CLIENT KILL cannot be applied: an error, or a check that is not yet answered.
+/// Why the options of CLIENT KILL cannot be applied: an error, or a check that an executor has not yet answered.
 enum Wrong<'a> {
     Redis(Failure<'a>),
     Words(&'static str),
@@ -327,7 +327,7 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Returns whether a client may end another client, by the rule for Postgres sessions.
+/// Returns whether a client may disconnect another client, by the rule for Postgres sessions.
 fn may_end(session: &Session, privileges: ServerPrivileges, shown: &Shown) -> bool {
     privileges.is_superuser
         || !shown.is_superuser && privileges.signals
@@ -344,7 +344,7 @@ fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, 
     client_permissions::is_role(core, session, name)
 }
 
-/// Ends the clients that the options select, as far as the session may end them.
+/// Disconnects the clients that the options select and that the session may disconnect.
 fn kill(
     core: &mut Core,
     session: &mut Session,

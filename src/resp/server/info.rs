@@ -223,7 +223,7 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
             ),
         ],
         "replication" => {
-            // A proxy that looks for the primary expects these words, as in Redis.
+            // A proxy that searches for the primary expects Redis' words.
             let role = match session::in_recovery() {
                 true => "slave",
                 false => "master",

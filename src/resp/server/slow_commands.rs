@@ -118,7 +118,7 @@ fn get(
     }
 }
 
-/// Runs a subcommand of LATENCY, which replies as Redis does when nothing is monitored. Returns false for any other
+/// Runs a subcommand of LATENCY, which replies as Redis does when it monitors no event. Returns false for any other
 /// command.
 pub fn latency(entry: &'static Entry, args: Args<'_>, replies: &mut Writer) -> bool {
     match entry.name {

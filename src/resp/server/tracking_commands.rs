@@ -35,8 +35,8 @@ pub fn run(
     Progress::Done
 }
 
-/// Returns the number of the client that is notified instead of this client: 0 if none is, -1 if the client does not
-/// track.
+/// Returns the id of the client that is notified instead of this client: 0 if there is no other client, -1 if the
+/// client does not track.
 fn redirect(session: &Session) -> i64 {
     let tracked = session.tracking.as_ref();
     tracked.map_or(-1, |tracked| tracked.redirect.map_or(0, number))
@@ -115,8 +115,8 @@ fn tracking(
     Progress::Done
 }
 
-/// Returns the reason why a client cannot be the target. The caller has found no client with this number and role in
-/// this network process.
+/// Returns the reason why a client cannot be the target. The caller has found no client with this id and role in this
+/// network process.
 fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
     let role = session.login.role.map(|role| role.to_u32());
     let is_it = |shown: &Shown| shown.id == id && Some(shown.role) == role;

@@ -1,5 +1,5 @@
-//! All clients of a network process, by their index and by their number. A client is taken out of the collection while
-//! it is served, so that its commands can access the other clients.
+//! All clients of a network process, by index and by id. A client is taken out of the collection while it is served, so
+//! that its commands can access the other clients.
 
 use std::collections::HashMap;
 
@@ -44,7 +44,7 @@ impl Clients {
         self.by_id.get(&id).copied()
     }
 
-    /// Returns the client with this number; None if it does not exist or is taken out.
+    /// Returns the client with this id; None if it does not exist or is taken out.
     pub fn of_id(&self, id: u64) -> Option<&Connection> {
         self.places.get(self.place_of(id)?)?.as_deref()
     }
@@ -54,7 +54,7 @@ impl Clients {
         self.places.get_mut(place)?.take()
     }
 
-    /// Takes the client at this index out if it has this number.
+    /// Takes the client at this index out if it has this id.
     pub fn take_if(&mut self, place: usize, id: u64) -> Option<Box<Connection>> {
         let client = self.places.get_mut(place)?;
         client.take_if(|client| client.session.id == id)

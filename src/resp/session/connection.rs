@@ -114,7 +114,7 @@ impl Connection {
         self.hung_up |= event.is_read_closed() && event.is_write_closed();
         self.readable |= self.half_closed;
         if event.is_writable() && !self.writable {
-            // A failure is ignored, because the socket then only reports more events than necessary.
+            // A failure is ignored: its only effect is that the socket reports more events than necessary.
             let _ = self.registration.note_room(&self.socket);
             self.writable = true;
         }
@@ -238,8 +238,8 @@ impl Connection {
         self.session.state = Default::default();
     }
 
-    /// Sends replies after the replies that wait. Keeps the part that the socket does not take, and fails if there is
-    /// no memory for this part.
+    /// Sends replies, after the replies that already wait. Keeps the part that the socket does not take, and fails if
+    /// there is no memory for this part.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.flush()?;
         let mut left = bytes;

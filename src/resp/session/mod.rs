@@ -58,7 +58,7 @@ pub enum Replies {
     Skip,
 }
 
-/// Returns a name with every character replaced that would split it into two fields or two lines.
+/// Returns a name in which every character that would split it into two fields or two lines is replaced.
 pub fn printable(bytes: &[u8]) -> String {
     let shown = |byte: &u8| match byte {
         b'!'..=b'~' => char::from(*byte),
@@ -107,7 +107,7 @@ pub struct Login {
     pub authentication: Option<Result<Result<Authenticated, AuthFailure>, ()>>,
     /// Whether the client authenticated with a password, which may expire.
     pub by_password: bool,
-    /// The time since which the client has had no role, at which its time to authenticate begins.
+    /// The time at which the client last became a client without a role. Its time to authenticate begins then.
     pub unknown_since: Instant,
 }
 
@@ -196,7 +196,7 @@ impl Activity {
 
 /// A Redis client's session.
 pub struct Session {
-    /// The client's number, which is not reused until the server restarts.
+    /// The client's id, which is not reused until the server restarts.
     pub id: u64,
     pub origin: Origin,
     pub login: Login,
@@ -294,13 +294,12 @@ impl Session {
         self.no_evict && self.login.is_superuser
     }
 
-    /// Returns the ticket of the latest authentication request, which consists of the client's number and the request's
-    /// number.
+    /// Returns the ticket of the latest authentication request: the client's id and the request's number.
     pub fn ticket(&self) -> u64 {
         self.id << u16::BITS | u64::from(self.login.requests_sent)
     }
 
-    /// Returns the number of the client to which a ticket belongs.
+    /// Returns the id of the client to which a ticket belongs.
     pub fn id_of(ticket: u64) -> u64 {
         ticket >> u16::BITS
     }

@@ -89,7 +89,7 @@ impl Pauses {
     }
 }
 
-/// Runs CLIENT PAUSE. The caller has checked that the client may.
+/// Runs CLIENT PAUSE. The caller has checked that the client may run it.
 pub fn begin(registry: &ClientRegistry, options: Args<'_>, replies: &mut Writer) {
     let mode = options.get(1);
     let all = match mode {
@@ -112,7 +112,7 @@ pub fn begin(registry: &ClientRegistry, options: Args<'_>, replies: &mut Writer)
     }
 }
 
-/// Runs CLIENT UNPAUSE. The caller has checked that the client may.
+/// Runs CLIENT UNPAUSE. The caller has checked that the client may run it.
 pub fn end(registry: &ClientRegistry, replies: &mut Writer) {
     registry.end_pause();
     replies.simple("OK");

@@ -36,7 +36,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// Returns the number of the client.
+    /// Returns the id of the client.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -102,7 +102,7 @@ impl ReadBatch {
         taken
     }
 
-    /// Takes the next input to serve, with its client's index and number. The caller gives it back afterwards.
+    /// Takes the next input to serve, with its client's index and id. The caller gives it back afterwards.
     pub fn take(&mut self) -> Option<(usize, u64, Read)> {
         if !self.waits() {
             return None;

@@ -94,7 +94,7 @@ impl Tracked {
         }
     }
 
-    /// Returns whether the keys that the next command reads are noted.
+    /// Returns whether the keys that the next command reads must be noted.
     pub fn takes_reads(&self) -> bool {
         match self.mode {
             Mode::Reads => true,

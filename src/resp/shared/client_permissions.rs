@@ -126,8 +126,8 @@ fn write_words(words: &str, replies: &mut Writer) {
     replies.error(&[words.as_bytes()]);
 }
 
-/// Returns the name of the role that the client gives. Returns None if the client gives no name or `default`, and no
-/// default role is set.
+/// Returns the name of the role that the client gives. If the client gives no name, or `default`, returns the default
+/// role; None if no default role is set.
 fn named(core: &Core, user: Option<&[u8]>) -> Option<Vec<u8>> {
     match user {
         Some(user) if user != b"default" => Some(user.to_vec()),

@@ -1,5 +1,5 @@
 //! The roles of a network process's clients: handles results of authentication, connection limits, and roles that may
-//! no longer log in. It checks no password; an executor does (`auth`).
+//! no longer log in. It checks no password: an executor does that (`auth`).
 
 use std::time::{Duration, Instant};
 
@@ -168,8 +168,8 @@ impl Core {
         self.memory.count_anew(&self.clients);
     }
 
-    /// Ends clients whose role was dropped or may no longer log in; otherwise a subscriber could read channels forever.
-    /// Requests privileges that are unknown; the next call checks them.
+    /// Disconnects clients whose role was dropped or may no longer log in; otherwise a subscriber could read channels
+    /// forever. Requests privileges that are unknown; the next call checks them.
     pub fn end_locked_out(&mut self) {
         let now = clock::now();
         let mut asked = 0;

@@ -94,7 +94,8 @@ pub struct Core {
     pub began_at: Timestamp,
     /// The indexes of the clients to serve.
     pub ready: VecDeque<usize>,
-    /// The clients that are delayed. Each has the end of its delay, its number, and the reason for which it waits.
+    /// The clients that are delayed. Each element is the end of the delay, the client's id, and the reason for which
+    /// the client waits.
     held: Vec<(Instant, u64, Waits)>,
     /// The network process's side of the work queue.
     pub submitter: WorkSubmitter,
@@ -172,8 +173,8 @@ impl Core {
         }
     }
 
-    /// Claims a place in the client registry for the next client of network process `network`; returns None if the
-    /// registry is full.
+    /// Claims a place in the client registry for the next client of the network process with index `network`; returns
+    /// None if the registry is full.
     pub fn claim_for(&mut self, network: usize) -> Option<Claimed> {
         self.registry.claim(network, &mut self.freed)
     }
@@ -231,7 +232,7 @@ impl Core {
         }
     }
 
-    /// Ends the clients whose end another process has requested.
+    /// Disconnects the clients whose disconnection another process has requested.
     pub fn end_requested(&mut self) {
         if !self.registry.has_ends(self.number) {
             return;
@@ -394,7 +395,7 @@ impl Core {
         }
     }
 
-    /// Ends the client that was taken out, if it is given; otherwise the client at this index.
+    /// Ends the connection of the client that was taken out, if it is given; otherwise of the client at this index.
     pub fn end(&mut self, place: usize, client: Option<Box<Connection>>) {
         if let Some(mut client) = client.or_else(|| self.clients.take(place)) {
             client.end();

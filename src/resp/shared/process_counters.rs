@@ -1,4 +1,4 @@
-//! The counters of a network process, which it publishes in the client registry and INFO prints.
+//! The counters of a network process. It publishes them in the client registry, and INFO shows them.
 
 use crate::cache::memory::raw;
 use crate::pg::resp::client_registry::{self, Counter};
@@ -25,7 +25,7 @@ pub struct Counters {
     pub queue_full: u64,
     pub messages: u64,
     pub overflows: u64,
-    /// Hits and misses of the predecessor. Those of this process are counted where it reads entries.
+    /// Hits and misses of the predecessor. The code that reads entries counts the hits and misses of this process.
     former_reads: (u64, u64),
     /// User and system time of the predecessor's processor use, in microseconds.
     former_cpu: (u64, u64),

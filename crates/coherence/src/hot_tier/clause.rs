@@ -1,8 +1,8 @@
 //! The clauses of the hot tier's protocol. A model can leave out each of them.
 //!
-//! A checker without findings proves nothing unless it also finds a known bug. So a model without one of the clauses in
-//! `tests/models/controls.rs` must yield a counterexample. Other clauses cover the clauses in
-//! `tests/models/redundant.rs`; that file proves it by visiting every state.
+//! A checker that finds nothing is convincing only if it also finds a known bug. So a model without one of the clauses
+//! in `tests/models/controls.rs` must yield a counterexample. Other clauses cover the clauses in
+//! `tests/models/redundant.rs`; that file verifies this by visiting every state.
 //!
 //! The rules below are those of the table in `hot_tier`.
 
@@ -31,14 +31,14 @@ clauses! {
     LateWriteMarked,
     /// A mark is on the key, not on all keys of its stripe.
     MarksByKey,
-    /// A writer that has marked a key without knowing a slot looks for the slot again, and removes copies that readers
+    /// A writer that has marked a key without knowing a slot looks up the slot again, and removes copies that readers
     /// stored after the mark.
     KeyChecksForSlotAgain,
     /// A writer whose cache has no slot takes a lock.
     NoSlotTakesLock,
     /// The lock that a writer takes for a cache without a slot belongs to that cache alone.
     LockByCache,
-    /// A writer that has taken the lock of its cache looks for the slot again.
+    /// A writer that has taken the lock of its cache looks up the slot again.
     CacheChecksForSlotAgain,
 
     // Unmark (protocol rule 3)
@@ -51,7 +51,7 @@ clauses! {
     PublishGeneration,
     PublishEpoch,
     PublishCachePend,
-    /// A set publishes only if the slot is proven.
+    /// A set publishes only if the slot is verified.
     PublishProven,
     /// A set publishes only if the tier was not suspended, either at the mark or now.
     PublishSuspended,

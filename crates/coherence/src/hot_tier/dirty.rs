@@ -7,7 +7,7 @@ use super::model::Model;
 use super::state::{ABSENT, DirtyKey, KEYS, MarkProgress, SlotSeen, State};
 
 impl State {
-    /// Notes a change by an SQL function (protocol rule 1).
+    /// Notes a change that an SQL function has made (protocol rule 1).
     pub fn note(&mut self, actor: usize, key: usize, value: u8, exact: bool) {
         let backend = &mut self.backends[actor];
         let node = &mut backend.keys[key];
@@ -24,7 +24,7 @@ impl State {
         node.by_subxact |= backend.in_subxact;
     }
 
-    /// Notes a change by the AFTER ROW trigger, if the trigger fires (protocol rule 1).
+    /// Notes a change through the AFTER ROW trigger, if the trigger fires (protocol rule 1).
     pub fn note_by_trigger(&mut self, m: &Model, actor: usize, key: usize) {
         if self.trigger_fires(actor) && m.keeps(Clause::RowChangeNoted) {
             let node = self.backends[actor].keys[key];
@@ -68,7 +68,7 @@ impl State {
         (0..KEYS).find(|key| keys[*key].dirty && !keys[*key].marked)
     }
 
-    /// Returns a key that was marked without a slot, if the writer has not looked for the slot again.
+    /// Returns a key that was marked without a slot, if the writer has not yet looked up the slot again.
     pub fn key_to_look_again(&self, m: &Model, actor: usize) -> Option<usize> {
         let keys = &self.backends[actor].keys;
         let looks = m.keeps(Clause::KeyChecksForSlotAgain);

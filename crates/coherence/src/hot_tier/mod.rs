@@ -45,10 +45,10 @@
 //!
 //! # What the model has added to the rules
 //!
-//! * A writer that marks without a slot **looks for the slot again** after the mark or the lock
-//!   (`KeyChecksForSlotAgain`, `CacheChecksForSlotAgain`); a reader that creates a slot then looks for the lock
+//! * A writer that marks without a slot **looks up the slot again** after the mark or the lock
+//!   (`KeyChecksForSlotAgain`, `CacheChecksForSlotAgain`); a reader that creates a slot checks the lock afterwards
 //!   (`FillProven`). So the writer sees the slot, or the reader sees the lock, and no mark needs a slot.
-//! * A publish needs a slot that was proven when the key was marked (`PublishProven`).
+//! * A publish needs a slot that was verified when the key was marked (`PublishProven`).
 //! * An unmark **compares the generation** that it marked (`UnmarkChecksGeneration`): the rollback of a savepoint
 //!   releases the lock but leaves the cache dirty, so DROP may free the slot under a mark.
 //! * Entries are stamped **from the token** (`StampFromToken`), never from words that are read again.
@@ -59,7 +59,7 @@
 //! `pending_writers == 1` and the unmark's `ver++` exist for **late writes** to a marked key after the rollback of a
 //! savepoint has released its row lock. Without late writes the rest of the token would suffice.
 //!
-//! `tests/models/redundant.rs` proves which checks may be left out: a hot get needs to compare only generation and
+//! `tests/models/redundant.rs` verifies which checks may be left out: a hot get needs to compare only generation and
 //! epoch.
 
 mod cache_get;

@@ -85,7 +85,7 @@ pub struct Model {
     pub epochs_first: bool,
     /// Whether a publish needs room from another partition.
     pub needs_room: bool,
-    /// The actor whose keys find no room for marks on the stripe; None if every mark finds room.
+    /// The actor whose marks find no room on the stripe; None if every mark finds room.
     pub no_place_for: Option<usize>,
     /// Whether promise (f) is checked in every state, too.
     pub checks_each_state: bool,

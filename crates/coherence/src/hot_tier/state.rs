@@ -89,8 +89,8 @@ pub struct Stripe {
     pub others: i8,
 }
 
-/// The numbers of writers that have changed a cache as a whole and found no slot. Each of them holds a lock that does
-/// not conflict with another writer's; readers only check whether any is held.
+/// How many writers have changed a cache as a whole and found no slot. Each of them holds a lock that does not conflict
+/// with another writer's; readers only check whether any writer holds one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Locked {
     pub ours: i8,
@@ -155,8 +155,7 @@ pub struct DirtyKey {
     pub slot: SlotSeen,
 }
 
-/// Whether the writer of a key's mark knows the cache's slot. Without the slot's number the mark cannot remove the
-/// entry.
+/// Whether the writer of a key's mark knows the cache's slot. Without the slot the mark cannot remove the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum SlotSeen {
     #[default]
@@ -182,7 +181,7 @@ pub enum Other {
 pub enum MarkProgress {
     #[default]
     None,
-    /// The writer found no slot. Next it takes the lock, and then looks for the slot again.
+    /// The writer found no slot. Next it takes the lock, and then looks up the slot again.
     NoSlotFound,
     LockTaken,
     PendRaised,
@@ -234,9 +233,10 @@ pub enum Phase {
     Row,
     Fill,
     FillHalf,
-    /// The backend is about to create a slot from a fact that it read earlier (only in a negative control).
+    /// The backend is about to create a slot with a trigger mode that it read earlier (only in a negative control).
     MakeSlot,
-    /// The backend is about to end a suspension because of a fact that it read earlier (only in a negative control).
+    /// The backend is about to end a suspension because of a trigger mode that it read earlier (only in a negative
+    /// control).
     Resume,
     /// The steps after the commit or abort: a COMMIT or ABORT callback, the second half of a publish's checks, the
     /// release of the locks.

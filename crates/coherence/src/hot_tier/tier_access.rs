@@ -115,7 +115,7 @@ impl State {
     }
 
     /// Sets `proven` in the slot if no writer holds the cache's lock. A reader calls this after it has created the slot
-    /// or found an unproven slot.
+    /// or found an unverified slot.
     pub fn prove(&mut self, m: &Model) {
         let locked = self.shared.locked;
         let others = match m.keeps(Clause::LockByCache) {
@@ -205,7 +205,7 @@ impl State {
     }
 
     /// Returns whether these slot words permit a publish (protocol rule 3): the cache has no mark, is not suspended and
-    /// was proven, and generation and epoch equal the token's.
+    /// was verified, and generation and epoch equal the token's.
     pub fn publish_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
         let now = self.now(0);
         match words {
@@ -277,8 +277,8 @@ impl State {
             && (!backend.aborting || !m.keeps(Clause::AbortPublishesNothing))
     }
 
-    /// Runs one step of marking a cache (protocol rule 2): raises the slot's first word, or, without a slot, takes the
-    /// cache's lock and then looks for the slot again.
+    /// Runs one step of marking a cache (protocol rule 2): raises the slot's first word or, without a slot, takes the
+    /// cache's lock and then looks up the slot again.
     pub fn mark_cache_first(&mut self, m: &Model, actor: usize) {
         let node = self.backends[actor].cache;
         let suspend = node.suspend && m.keeps(Clause::DisableSuspends);

@@ -57,11 +57,11 @@ clauses! {
 pub enum MarkScope {
     Key,
     Cache,
-    /// The whole cache, by a lock, because the cache has no slot.
+    /// The whole cache, with a lock, because the cache has no slot.
     NoSlot,
 }
 
-/// The way a fetcher stores.
+/// How a fetcher stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FetcherKind {
     Leased,
@@ -215,8 +215,8 @@ pub struct Backend {
     pub has_lease: bool,
     pub marked: bool,
     pub aborting: bool,
-    /// Whether a client has rolled back a store and tries again; for a writer, whether it has voided the leases before
-    /// its mark (only in a negative control).
+    /// For a client: whether it has rolled back a store and tries again. For a writer: whether it has voided the leases
+    /// before its mark (only in a negative control).
     pub again: bool,
     /// The version of the source in the actor's snapshot.
     pub snapshot: u8,

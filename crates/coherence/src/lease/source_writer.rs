@@ -74,8 +74,8 @@ impl Moves<'_> {
         }
     }
 
-    /// Sets the mark. A key is marked in one step. A cache is marked by `pending_writers`; its leases are voided in a
-    /// separate step before or after.
+    /// Sets the mark. A key is marked in one step. A cache is marked through `pending_writers`; a separate step voids
+    /// its leases, before or after the mark.
     fn mark(&mut self, words: usize, key: bool, next: Phase) {
         let m = self.m;
         if !key && !m.keeps(Clause::PendBeforeVoid) && !self.me().again {
@@ -103,7 +103,7 @@ impl Moves<'_> {
 
     /// Removes the row under the latest snapshot. Always waits for a transaction that is changing or removing the row.
     fn remove(&mut self, next: Phase) {
-        // If no store is open, the writer does not look for rows that it cannot see.
+        // If no store is open, the writer does not check for rows that it cannot see.
         let unseen = self.others().any(|other| other.row.is_some());
         let looks = self.from.open > 0;
         let there = self.from.row.is_some();

@@ -28,7 +28,7 @@ pub enum Actor {
     Setter,
     /// Changes the source on the new primary.
     Writer,
-    /// A read by SQL, or by an executor.
+    /// A read of an SQL function, or of an executor.
     Reader,
     /// A read by a network process.
     Front,
@@ -116,7 +116,7 @@ pub struct State {
     pub in_recovery: bool,
     pub source: u8,
     pub entry: Option<Entry>,
-    /// Whether the slot was taken during recovery and has not been opened since.
+    /// Whether the slot was taken during recovery and not opened afterwards.
     pub recovered: bool,
     /// The number of marks on the key.
     pub marks: u8,

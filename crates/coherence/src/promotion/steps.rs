@@ -116,7 +116,7 @@ impl Moves<'_> {
         });
     }
 
-    /// Stores under the partition lock. A set by hand is blocked only by a mark.
+    /// Stores under the partition lock. Only a mark blocks a set by hand.
     fn store(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let by_fetch = kind == Actor::Fetcher;

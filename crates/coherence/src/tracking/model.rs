@@ -53,7 +53,7 @@ pub enum Actor {
     Finisher,
     /// A process that finds the record's transaction decided, and undoes the record.
     Lowerer,
-    /// Reads a row by SQL, and makes a copy of it in the hot tier.
+    /// Reads a row through SQL, and makes a copy of it in the hot tier.
     Filler(usize),
 }
 

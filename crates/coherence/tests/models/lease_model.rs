@@ -27,8 +27,8 @@ fn control(actors: &[Actor]) -> Model {
     Model::new("control", actors)
 }
 
-/// Leaves out all clauses that connect marks and leases. Then a lease is won after the mark, and a value that is stored
-/// under the lease stays for good.
+/// Leaves out all clauses that connect marks and leases. A fetcher then wins a lease after the mark, and the value that
+/// it stores under the lease stays for good.
 #[test]
 fn without_all_of_them_a_lease_is_won_between_mark_and_unmark() {
     for kind in [Leased, Client, Untracked, RepeatableRead] {

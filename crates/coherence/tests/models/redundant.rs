@@ -111,7 +111,7 @@ fn dirty_key_bypasses_is_covered_by_the_lock() {
     caught(&[DirtyKeyBypasses, LockedCacheBypasses], with::savepoint());
 }
 
-/// A slot that was created after the mark was not yet proven when the key was marked.
+/// A slot that was created after the mark was not yet verified when the key was marked.
 #[test]
 fn publish_generation_is_covered_by_the_proof() {
     let models = [

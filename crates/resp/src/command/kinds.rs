@@ -320,7 +320,7 @@ pub struct CopyOptions<'a>(pub(super) Args<'a>);
 
 impl<'a> CopyOptions<'a> {
     /// Returns the target database, if the options name one, and whether COPY replaces an entry there. Returns an error
-    /// if a named database's number is not below `databases`.
+    /// if the index of the named database is not below `databases`.
     pub fn read(&self, databases: usize) -> Result<(Option<usize>, bool), Failure<'a>> {
         let (mut to, mut replace) = (None, false);
         let mut left = self.0;

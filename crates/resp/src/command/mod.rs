@@ -152,7 +152,7 @@ fn arguments<'a>(
     reader(entry, args)
 }
 
-/// Returns the number of the command's row, and the entry of the command or of its subcommand.
+/// Returns the index of the command's row, and the entry of the command or of its subcommand.
 fn entry<'a>(args: Args<'a>) -> Result<(usize, &'static Entry), Failure<'a>> {
     let Some((row, entry)) = row(args.at(0)).and_then(|row| Some((row, TABLE.get(row)?))) else {
         return Err(Failure::UnknownCommand(args));

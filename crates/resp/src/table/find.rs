@@ -18,8 +18,8 @@ const fn hash(name: &[u8]) -> usize {
     ((state ^ state >> 15) as usize) % PLACES
 }
 
-/// The hash table. A place holds the number of a row plus one, or 0 if it is empty. A row's place is at the hash of its
-/// name, or is the next place that was free.
+/// The hash table. An element holds the index of a row plus one, or 0 if it is empty. A row's element is at the hash of
+/// its name, or is the next element that was free.
 static INDEX: [u8; PLACES] = {
     let mut places = [0; PLACES];
     let mut row = 0;
@@ -34,7 +34,7 @@ static INDEX: [u8; PLACES] = {
     places
 };
 
-/// Returns the number of the row of the command with this name, in lower or upper case; None if no command has it.
+/// Returns the index of the row of the command with this name, in lower or upper case; None if no command has the name.
 pub(crate) fn row(name: &[u8]) -> Option<usize> {
     if name.len() > LONGEST_NAME {
         return None;
@@ -49,7 +49,7 @@ pub(crate) fn row(name: &[u8]) -> Option<usize> {
     }
 }
 
-/// Returns the command with this name, in lower or upper case; None if no command has it.
+/// Returns the command with this name, in lower or upper case; None if no command has the name.
 pub fn find(name: &[u8]) -> Option<&'static Entry> {
     TABLE.get(row(name)?)
 }

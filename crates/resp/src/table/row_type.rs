@@ -123,7 +123,7 @@ pub mod rule {
     /// Takes time in proportion to its request and its reply, so the slow log measures it only if the request or the
     /// reply is long.
     pub const LIGHT: u16 = 1 << 5;
-    /// May take more time than in proportion to its request and the entries' values.
+    /// May take longer than the length of its request and of the entries' values implies.
     pub const MAY_BE_SLOW: u16 = 1 << 6;
     /// Lists or describes parts of the server, and changes nothing.
     pub const DESCRIBES: u16 = 1 << 7;

@@ -97,8 +97,8 @@ const FLOATS: &[&str] = &[
     "--1",
     "1e99999999999999999999",
 ];
-/// Durations of entries. The positive durations are so far apart that a second between the two servers changes no
-/// comparison.
+/// Durations of entries. The positive durations are so far apart that a difference of a second between the two servers'
+/// clocks changes no comparison.
 const DURATIONS: &[&str] = &[
     "1000000",
     "5000000",

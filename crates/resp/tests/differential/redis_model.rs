@@ -1,4 +1,4 @@
-//! A model of Redis, with one connection and its data in memory. It runs the commands that the crate has parsed.
+//! A model of Redis with one connection, and with its data in memory. It runs the commands that the crate has parsed.
 
 use std::collections::HashMap;
 

@@ -37,7 +37,7 @@ impl Region {
         location.wrapping_sub(first) / PAGE_GRANULES
     }
 
-    /// Returns the number of a location's granule within its page.
+    /// Returns the index of a location's granule within its page.
     pub(crate) fn granule_of(&self, location: u32) -> u32 {
         let first = (self.layout.arena_at / GRANULE) as u32;
         location.wrapping_sub(first) % PAGE_GRANULES

@@ -112,7 +112,7 @@ fn values_that_take_no_page_are_read_at_once() {
     assert_eq!(valid(false), None);
 }
 
-/// Makes changes between the first piece and the second that invalidate the value that the reader has begun.
+/// Makes changes, between the first piece and the second, that invalidate the value that is being read.
 #[test]
 #[cfg_attr(miri, ignore = "minutes; the tests below take the same ways")]
 fn a_value_that_has_changed_is_not_gone_on_with() {

@@ -16,8 +16,8 @@ struct Shared<'m> {
     locks: Vec<RwLock<()>>,
 }
 
-/// Returns a value that contains its key and the number of its write, so that a reader detects a torn value and a value
-/// of another key.
+/// Returns a value that contains its key and the sequence number of its write, so that a reader detects a torn value
+/// and a value of another key.
 fn value_of(key: u64, write: u64, len: usize) -> Vec<u8> {
     let mut value = vec![0; len.max(16)];
     value

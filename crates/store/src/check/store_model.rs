@@ -1,4 +1,4 @@
-//! Runs the store beside a model of it: a `HashMap` with deadlines, stripes, and sums for each cache.
+//! Runs the store beside a model: a `HashMap` with deadlines, stripes, and sums for each cache.
 //!
 //! The store must return exactly the values that were stored, and report every entry that it loses. Property tests and
 //! the fuzz target both call `run` with a list of [`Op`]. This file is not part of a release build.

@@ -119,7 +119,7 @@ impl Region {
 }
 
 impl PartitionRef<'_> {
-    /// Collects in `pages` the memory that entries occupy, and returns the entries. Asserts that no granule has two
+    /// Collects the memory that entries occupy in `pages`, and returns the entries. Asserts that no granule has two
     /// owners and no key has two entries.
     fn check_index(&self, hash: &impl Fn(u32, &[u8]) -> u64, pages: &mut [Page]) -> Vec<u32> {
         let mut keys = HashSet::new();

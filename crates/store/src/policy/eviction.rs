@@ -20,7 +20,7 @@ use crate::index::IndexSlot;
 use crate::layout::{partition_word, queue_word};
 use crate::partition::PartitionMut;
 
-/// The number of entries of the main queue that a returning key is compared with. With one, loads whose working set
+/// The number of entries of the main queue with which a returning key is compared. With one, loads whose working set
 /// moves lose two points of hit rate; with three, a load of four times the tier loses two points.
 const OLDEST_COMPARED: u32 = 2;
 
@@ -100,10 +100,9 @@ impl PartitionMut<'_> {
         self.field(queue_of(main) + queue_word::OLDEST) as u32
     }
 
-    /// Returns whether one of the two oldest entries of the main queue has no hits, or the queue is empty, so that a
-    /// returning key has a better claim to the queue. An entry with hits moves to the young end with half of them. So
-    /// keys that keep returning displace entries without readers, while a load that reads the whole main queue keeps
-    /// it.
+    /// Returns whether a returning key has a better claim to the main queue: one of the queue's two oldest entries has
+    /// no hits, or the queue is empty. An entry with hits moves to the young end with half of them. So keys that keep
+    /// returning displace entries without readers, while a load that reads the whole main queue keeps it.
     pub(crate) fn main_gives_way(&mut self) -> bool {
         for _ in 0..OLDEST_COMPARED {
             let location = self.field(partition_word::MAIN + queue_word::OLDEST) as u32;
@@ -174,9 +173,10 @@ impl PartitionMut<'_> {
         Some(header)
     }
 
-    /// Ensures that a new key finds a slot. If all but a thirty-second part of the index is full, evicts by the queues,
-    /// as for a lack of memory, so that entries that are no longer read lose their hits. Three of five keys still find
-    /// both of their buckets full of live entries; the least used entry of the two buckets then makes room.
+    /// Ensures that a new key finds a slot. If all but a thirty-second part of the index is full, evicts entries from
+    /// the queues, as for a lack of memory, so that entries that are no longer read lose their hits. Three of five keys
+    /// still find both of their buckets full of live entries. For such a key, the least used entry of both buckets
+    /// makes room.
     pub(crate) fn ensure_slot(&mut self, hash: u64, now: i64) {
         if self.index_is_full() {
             self.evict_one(now, &mut Sparing::of_visit(0, true));

@@ -10,10 +10,9 @@ use crate::partition::PartitionMut;
 use crate::policy::compact::{HOLE_RATIO_FOR_PAGES, HOLE_RATIO_FOR_RUNS};
 use crate::policy::share::Sparing;
 
-/// The number of evictions between two attempts to empty a page by moving its runs. In `cut_runs_evicting` a failed
-/// attempt is followed by one eviction more. The constant bounds the moves. One attempt moves at most 64 runs. A search
-/// for a hole, or a `reclaim`, makes one attempt, and another for each page that it empties and each eight entries that
-/// it evicts.
+/// The number of evictions between two attempts to empty a page by moving its runs; one more after a failed attempt in
+/// `cut_runs_evicting`. The constant bounds the moves: one attempt moves at most 64 runs. A search for a hole, or a
+/// `reclaim`, makes one attempt, and another for each page that it empties and each eight entries that it evicts.
 const EVICTIONS_PER_MOVE: u32 = 8;
 /// The number of times that a write reclaims pages from its own partition before it sends the caller to another
 /// partition.
@@ -97,8 +96,8 @@ impl PartitionMut<'_> {
             }
             until_move = until_move.checked_sub(1).unwrap_or(EVICTIONS_PER_MOVE);
         }
-        // Ask for two pages more, because the head and the tail may each need one. With a request for one, the caller
-        // could retry forever.
+        // Request two pages more, because the head and the tail may each need one. With a request for one more page,
+        // the caller could retry forever.
         Err(footprint.pages + 2)
     }
 

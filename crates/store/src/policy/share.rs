@@ -25,7 +25,7 @@ const MOST_SLOTS: u32 = 1024;
 pub(crate) struct Sparing {
     /// The number of reserved entries that the search may still skip.
     pub(crate) passes: u32,
-    /// Whether the search gives up once it may skip no more and the next entry is reserved, because another partition
+    /// Whether the search gives up when it may skip no more entries and the next entry is reserved: another partition
     /// may have entries to evict.
     pub(crate) spares: bool,
 }

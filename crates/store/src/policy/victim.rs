@@ -13,8 +13,8 @@ use crate::region::Region;
 
 /// The number of pages whose owner the search checks, before it tries the partitions one after the other.
 const VICTIM_PROBES: usize = 16;
-/// 2^32 divided by the golden ratio. Its multiples, modulo 2^32, are spread evenly over the arena (Knuth, "The Art of
-/// Computer Programming", volume 3, section 6.4).
+/// 2^32 divided by the golden ratio. The multiples of this number, modulo 2^32, are spread evenly over the arena
+/// (Knuth, "The Art of Computer Programming", volume 3, section 6.4).
 const GOLDEN_STRIDE: u64 = 0x9E37_79B1;
 
 /// The minimum number of entries of a partition that follows its own queues; a partition with fewer entries follows the

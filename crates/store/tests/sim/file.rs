@@ -30,8 +30,8 @@ pub struct Request {
 const SECOND: f64 = 1e6;
 
 /// Reads lines of `key[,size[,op[,ttl[,time]]]]`, with ttl and time in seconds. An empty size means 100, an empty op
-/// `get`, and an empty ttl none. Without times, a second passes every thousand lines. Skips a first line with the names
-/// of the columns.
+/// `get`, and an empty ttl none. Without times, each thousand lines take a second. Skips a first line with the names of
+/// the columns.
 pub fn parse(text: &str) -> Result<Vec<Request>, String> {
     let mut numbers = HashMap::new();
     let mut requests = Vec::new();

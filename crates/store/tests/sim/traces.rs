@@ -42,7 +42,7 @@ pub fn zipf(seed: u64, keys: usize, skew: f64, length: usize) -> impl Iterator<I
     })
 }
 
-/// Yields requests for a hot set, with scans of new keys in between.
+/// Yields requests for a hot set, interrupted by scans of new keys.
 pub fn zipf_with_scans(seed: u64, keys: usize, length: usize) -> impl Iterator<Item = u64> {
     let mut fresh = 1 << 40;
     zipf(seed, keys, 1.0, length)
