@@ -9,9 +9,9 @@ use crate::redis_error::Failure;
 
 /// The maximum length of a number's text in Redis, including the byte that ends it.
 const LONGEST: usize = 5 * 1024;
-/// The range: all numbers are below two to the power of `LARGEST`, and the smallest number above zero is two to the
-/// power of `LEAST`.
+/// All numbers are below two to this power.
 const LARGEST: i64 = 16_384;
+/// The smallest number above zero is two to this power.
 const LEAST: i64 = -16_445;
 /// The number of decimal places of the output.
 const PLACES: usize = 17;

@@ -57,8 +57,9 @@ pub enum Failure<'a> {
     Digest,
     InvalidCondition,
     PairCount,
-    /// An invalid bound of INCREX; holds the option's name.
+    /// A bound of INCREX that is not an integer; holds the option's name.
     BoundNotInteger(&'static str),
+    /// A bound of INCREX that is not a number; holds the option's name.
     BoundNotFloat(&'static str),
     Bounds,
     ExpirationMissing,

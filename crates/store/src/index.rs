@@ -7,9 +7,11 @@
 //! 2013). Unlike in MemC3, an entry never moves to its other bucket, so that a walk over the slots meets each entry
 //! once.
 //!
-//! ```text slot: tag (28 bits) << 36 | ghost << 35 | main queue << 34 | hits (2) << 32 | location (32) ``` An empty
-//! slot is 0. A ghost remembers the tag of an entry that was evicted from the small queue; its low 32 bits are the
-//! partition's ghost clock at the time of the eviction. Under a shared lock, only the hits change.
+//! ```text
+//! slot: tag (28 bits) << 36 | ghost << 35 | main queue << 34 | hits (2) << 32 | location (32)
+//! ```
+//! An empty slot is 0. A ghost remembers the tag of an entry that was evicted from the small queue; its low 32 bits are
+//! the partition's ghost clock at the time of the eviction. Under a shared lock, only the hits change.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -117,7 +119,7 @@ impl Probe {
 }
 
 /// Returns a bit mask of the slots of a bucket that have this tag and are not ghosts, without a branch for each slot.
-/// An empty slot looks like a slot with tag 0.
+/// The function does not distinguish an empty slot from a slot with tag 0.
 #[inline]
 fn slots_with_tag(tag: u64, slots: &[u64; 8]) -> u32 {
     let wanted = tag << 1; // the ghost bit, below the tag, is 0

@@ -76,9 +76,9 @@ pub mod partition_word {
     /// The index slot at which the next search for entries of a cache over its bound begins. It is in the word of the
     /// last counter, which is unused.
     pub const SHARE_HAND: usize = 248;
-    /// The counters that writers change under the exclusive lock, and on another cache line the counters that readers
-    /// change.
+    /// The counters that writers change under the exclusive lock.
     pub const COUNTERS: usize = 128;
+    /// The counters that readers change, on another cache line.
     pub const READ_COUNTERS: usize = 256;
     /// The first page of each list of pages, by the length of the pages' longest hole: 64 words, for 1 to 64 granules.
     pub const HOLE_HEADS: usize = 384;
@@ -89,8 +89,9 @@ pub mod partition_word {
 
 /// A queue in a partition's header.
 pub mod queue_word {
-    /// The locations of the entries at both ends; 0 if the queue is empty.
+    /// The location of the newest entry; 0 if the queue is empty.
     pub const NEWEST: usize = 0;
+    /// The location of the oldest entry; 0 if the queue is empty.
     pub const OLDEST: usize = 8;
     pub const COUNT: usize = 16;
     pub const GRANULES: usize = 24;

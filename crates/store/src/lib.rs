@@ -91,28 +91,30 @@
 //!
 //! # The API in one table
 //!
-//! | where | what | |---|---| | [`Layout::new`]`(size, partitions)`, [`Layout::with`]`(Params)` | every size and
-//! offset; `region_bytes() <= size` always; `max_value(key_len)` | | [`Region::init`], [`Region::attach`] | `unsafe`:
-//! start a region in any memory; map one that was started | | `Region::partition_of(hash)`, `partition(i)`,
-//! `partition_mut(i, ledger)` | rule 2 | | `Region::prefetch_buckets(hash)`, `prefetch_entry(hash)` | batch lookup: all
-//! buckets, then all entries, then lock and get; need no lock | | `Region::grant()`, `stats()`, `usage()` | page
-//! reservation; sums over partitions (no lock, relaxed); every byte of the region by purpose | |
-//! `PartitionRef::get(key, now, valid, buffer) -> GetOutcome` | a hit bumps the hit counter | |
-//! `PartitionRef::begin(key, valid) -> Option<Reading>`, `read_on(key, valid, reading, into) -> Piece` | copies a value
-//! of several pages in pieces, each under its own lock; `Changed` once the key has another value | |
-//! `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place
-//! (`value_equals`), copy (`copy_value`, `copy_key`), `header()` | | `PartitionRef::epoch(hash) -> u64` | the token:
-//! the epoch of the key's stripe; exists whether or not the key does | | `PartitionRef::scan(cursor, slots, visit)` |
-//! bounded steps over live entries | | `PartitionRef::inserted()`, `follow(seen, visit)` | the entries whose keys were
-//! added since a walk; `None`: more than the journal holds | | `PartitionMut::set(key, new, now, grant) -> SetOutcome`
-//! | insert or overwrite | | `PartitionMut::remove(key, cause) -> Option<Header>`, `touch(key, deadline) -> bool` | | |
-//! `PartitionMut::mark(key) -> u64`, `renew(hash) -> u64` | remove + `epoch++`; `epoch++` | |
-//! `PartitionMut::mark_to_renew(key, version) -> bool` | marks a key that its writer may `set` again: an entry of this
-//! version keeps its memory, with the version 0 | | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; for
-//! each entry `judge` returns whether it stays, and if not, why | | `PartitionRef::has_holes() -> bool`,
-//! `PartitionMut::compact() -> bool` | gives one page to the pool by moving its runs into holes; removes no entry | |
-//! `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store; only one entry
-//! if this partition has few |
+//! | where | what |
+//! |---|---|
+//! | [`Layout::new`]`(size, partitions)`, [`Layout::with`]`(Params)` | every size and offset; `region_bytes() <= size` always; `max_value(key_len)` |
+//! | [`Region::init`], [`Region::attach`] | `unsafe`: start a region in any memory; map one that was started |
+//! | `Region::partition_of(hash)`, `partition(i)`, `partition_mut(i, ledger)` | rule 2 |
+//! | `Region::prefetch_buckets(hash)`, `prefetch_entry(hash)` | batch lookup: all buckets, then all entries, then lock and get; need no lock |
+//! | `Region::grant()`, `stats()`, `usage()` | page reservation; sums over partitions (no lock, relaxed); every byte of the region by purpose |
+//! | `PartitionRef::get(key, now, valid, buffer) -> GetOutcome` | a hit bumps the hit counter |
+//! | `PartitionRef::begin(key, valid) -> Option<Reading>`, `read_on(key, valid, reading, into) -> Piece` | copies a
+//! value of several pages in pieces, each under its own lock; `Changed` once the key has another value |
+//! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
+//! | `PartitionRef::epoch(hash) -> u64` | the token: the epoch of the key's stripe; exists whether or not the key does |
+//! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
+//! | `PartitionRef::inserted()`, `follow(seen, visit)` | the entries whose keys were added since a walk; `None`: more than the journal holds |
+//! | `PartitionMut::set(key, new, now, grant) -> SetOutcome` | insert or overwrite |
+//! | `PartitionMut::remove(key, cause) -> Option<Header>`, `touch(key, deadline) -> bool` | |
+//! | `PartitionMut::mark(key) -> u64`, `renew(hash) -> u64` | remove + `epoch++`; `epoch++` |
+//! | `PartitionMut::mark_to_renew(key, version) -> bool` | marks a key that its writer may `set` again: an entry of
+//! this version keeps its memory, with the version 0 |
+//! | `PartitionMut::sweep(cursor, slots, judge) -> Swept` | bounded; for each entry `judge` returns whether it stays,
+//! and if not, why |
+//! | `PartitionRef::has_holes() -> bool`, `PartitionMut::compact() -> bool` | gives one page to the pool by moving its runs into holes; removes no entry |
+//! | `PartitionMut::reclaim(pages, now, grant) -> u32` | evicts here so that another partition can store; only one
+//! entry if this partition has few |
 //!
 //! Read-modify-write (cas, incr, add, replace): under one exclusive lock `peek`, decide, `set`. A
 //! `PartitionMut` derefs to `PartitionRef`. After `NeedPages` decide again: the lock was released.

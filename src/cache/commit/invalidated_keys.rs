@@ -38,6 +38,8 @@ const MOST_KEYS: usize = 1000;
 const MOST_OPEN: usize = 10_000;
 /// The interval between two checks of a reader that waits for other transactions to notify clients.
 const LOOK: Duration = Duration::from_micros(20);
+/// The longest wait for other transactions to notify clients. The wait is limited because a process that notifies may
+/// be halted.
 const LONGEST: Duration = Duration::from_secs(1);
 /// The nesting level outside any savepoint.
 const OUTERMOST: i32 = 1;

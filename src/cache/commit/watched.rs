@@ -31,8 +31,8 @@ thread_local! {
     static BIT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Chooses this process's bit from the process's number, and clears the bit, because an earlier process with the number
-/// may have left it set.
+/// Chooses the bit of this process, which has the index `number`, and clears the bit, because an earlier process with
+/// this index may have left it set.
 pub fn begin(number: usize) {
     BIT.set(1 << (number % u64::BITS as usize));
     end();

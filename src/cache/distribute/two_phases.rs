@@ -2,9 +2,10 @@
 //!
 //! Citus counts only the writes that it runs itself. A call on a shard of this node bypasses Citus, and so does a write
 //! into a local table. If Citus then writes on one other node, for a call or for plain SQL, it commits on that node
-//! first, in one phase. A crash of this node before its own commit would then keep only half of the transaction. So
-//! such a transaction ends with a statement that changes nothing and makes Citus commit in two phases. The statement
-//! runs right before the commit, because only then are all writes known, whether calls or plain SQL made them.
+//! first, in one phase. If this node crashed before its own commit, only the other node's half of the transaction would
+//! remain. So such a transaction ends with a statement that changes nothing and makes Citus commit in two phases. The
+//! statement runs right before the commit, because only then are all writes known, whether calls or plain SQL made
+//! them.
 
 use pgrx::pg_sys::InvalidOid;
 

@@ -1,5 +1,5 @@
-//! Reads entries for the SQL functions. A read of a table cache looks into the hot tier first; after a miss it reads
-//! the table and fills the copy in.
+//! Reads entries for the SQL functions. A read of a table cache first looks up the copy in the hot tier; after a miss
+//! it reads the table and fills in the copy.
 //!
 //! A read takes the token for a copy before its snapshot. In the opposite order, a change that commits between the two
 //! would leave a copy of the old row.

@@ -39,8 +39,9 @@ pub struct Pass {
     left: Option<i64>,
     /// The number of rows in the current chunk.
     rows_here: i64,
-    /// The number of rows that are not expired; in a cache with `max_bytes` also their bytes.
+    /// The number of rows that are not expired.
     pub live: i64,
+    /// The bytes of the rows that are not expired; counted only in a cache with `max_bytes`.
     bytes: i64,
     /// The number of expired rows that were found.
     pub found: i64,

@@ -1,9 +1,9 @@
 //! Implements `cache_fetch`: returns the live value of a key, or runs a loader to compute it. Usually only one session
 //! at a time runs the loader for a key.
 //!
-//! 1. Look the key up, and return a live value.
+//! 1. Look up the key, and return a live value.
 //! 2. Otherwise request the lease of the key.
-//! 3. With the lease, look the key up once more, because the last holder may just have finished. Then run the loader
+//! 3. With the lease, look up the key once more, because the last holder may just have finished. Then run the loader
 //!    and store the value. If the records for leases are used up, do the same without a lease; several sessions may
 //!    then run the loader.
 //! 4. If another session holds the lease, or a change of the key is being committed, return a stale value. If none

@@ -22,6 +22,8 @@ use crate::pg::shmem::tier::{Tier, tier};
 
 /// The interval between two checks of a session that waits for other sessions to lower records.
 const LOOK: Duration = Duration::from_micros(50);
+/// The longest wait for other sessions to lower records. The wait is limited because a session that lowers a record may
+/// be halted.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// One step to undo after the end of a transaction.

@@ -86,7 +86,7 @@ struct Transaction {
     noted: Savepoints<ByCache>,
     /// The number of bytes that the noted keys have taken so far.
     bytes: usize,
-    /// Notes that the commit is processing. Triggers may look entries up during the commit, so these notes still hide
+    /// Notes that the commit is processing. Triggers may look up entries during the commit, so these notes still hide
     /// entries.
     leaving: Vec<Rc<ByCache>>,
     /// Whether a note was added after the last removal of entries.

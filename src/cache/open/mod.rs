@@ -89,7 +89,7 @@ fn memory_cache(relation: Oid) -> Result<Option<Rc<Cache>>, Error> {
     Ok((cache.storage == Storage::Memory).then_some(cache))
 }
 
-/// Returns the cache as this session has loaded it. A caller that needs the current definition looks the cache up again
+/// Returns the cache as this session has loaded it. A caller that needs the current definition looks up the cache again
 /// under a lock.
 pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
     match remembered(relation) {
@@ -111,7 +111,7 @@ pub fn to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cach
 }
 
 /// Opens a cache for a definition statement, and takes at once the lock that the statement itself takes: if two callers
-/// took a weaker lock first, they could deadlock. Before that, looks the cache up without a lock, so that a relation
+/// took a weaker lock first, they could deadlock. Before that, looks up the cache without a lock, so that a relation
 /// that is not a cache is never locked so strongly.
 pub fn to_define(
     cache: Option<Oid>,

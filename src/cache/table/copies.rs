@@ -1,4 +1,4 @@
-//! Copies of table entries in the hot tier: looks a copy up, and fills one in after a miss.
+//! Copies of table entries in the hot tier: looks up a copy, and fills one in after a miss.
 //!
 //! The rules of ARCHITECTURE.md, "Coherence", that this file keeps:
 //!

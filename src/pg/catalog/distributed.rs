@@ -18,6 +18,7 @@ use crate::pg::memory::pg_list;
 const PG_CATALOG: Oid = Oid::from_u32(pg_sys::PG_CATALOG_NAMESPACE);
 /// A catalog with a row for each distributed table, reference table, and table that only the coordinator holds.
 const CATALOG: &CStr = c"pg_dist_partition";
+/// The column of this catalog that identifies the table.
 const TABLE: &CStr = c"logicalrelid";
 
 thread_local! {

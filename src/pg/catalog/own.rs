@@ -11,8 +11,9 @@ use std::ffi::CStr;
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-/// The OIDs of the languages, fixed in Postgres.
+/// The OID of the language C, fixed in Postgres.
 const C: Oid = Oid::from_u32(13);
+/// The OID of the language SQL, fixed in Postgres.
 const SQL: Oid = Oid::from_u32(14);
 
 /// A function with its full signature.

@@ -297,7 +297,7 @@ impl AsOwner {
                 false,
             );
             pg_sys::GetUserIdAndSecContext(&mut former.user, &mut former.context);
-            // Set only if necessary, because under this flag statements look like foreign-key queries, to which
+            // Set only if necessary, because under this flag statements count as foreign-key queries, to which
             // `pgcache.live()` shows expired rows. Triggers on the table are not foreign-key queries.
             let see_all = match relation::forces_row_security(relation) {
                 true => pg_sys::SECURITY_NOFORCE_RLS as i32,

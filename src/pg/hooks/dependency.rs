@@ -268,7 +268,7 @@ pub struct DependencyTrigger {
     pub settings: Option<Vec<u8>>,
     /// The key's expression from the trigger's condition.
     key: *mut pg_sys::Node,
-    /// Postgres' tgtype bits of the events at which the trigger fires.
+    /// The bits of `tgtype` for the events that fire the trigger.
     kind: i16,
 }
 

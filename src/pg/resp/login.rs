@@ -99,9 +99,9 @@ pub fn names_are_per_database() -> bool {
     }
 }
 
-/// The predefined roles pg_monitor, whose members may see all sessions, and pg_signal_backend, whose members may end
-/// sessions of other roles.
+/// The predefined role pg_monitor, whose members may see all sessions.
 pub const MONITOR: Oid = Oid::from_u32(3373);
+/// The predefined role pg_signal_backend, whose members may end sessions of other roles.
 pub const SIGNAL_BACKEND: Oid = Oid::from_u32(4200);
 
 /// Returns whether a role has the privileges of the role `of`; a superuser has the privileges of all roles.

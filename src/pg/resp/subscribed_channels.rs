@@ -22,9 +22,11 @@ const FIRST_HASH: u64 = 2;
 #[repr(C)]
 pub struct Names<const SLOTS: usize, const WORDS: usize> {
     version: Seqlock,
-    /// The number of names; the number of slots ever used; the number of words of text in use.
+    /// The number of names.
     names: AtomicU64,
+    /// The number of slots ever used.
     used: AtomicU64,
+    /// The number of words of text in use.
     end: AtomicU64,
     /// 1 if the table lacks names for which it had no room.
     incomplete: AtomicU64,

@@ -14,6 +14,7 @@ use pgcache_store::{Layout, Params, Stats};
 /// The file is in pg_stat, where extensions keep statistics across a restart; after initdb or pg_upgrade it does not
 /// exist.
 const FILE: &str = "pg_stat/pgcache.entry_size";
+/// The file while it is being written.
 const WRITTEN: &str = "pg_stat/pgcache.entry_size.tmp";
 /// A run with fewer entries than this does not overwrite the file, because its average predicts little.
 const MIN_ENTRIES: u64 = 1_000;

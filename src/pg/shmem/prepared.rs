@@ -28,8 +28,9 @@ use crate::pg::session::transaction;
 /// The number of records for each transaction that may be prepared at a time (`max_prepared_transactions`). It is more
 /// than one because a decided transaction keeps its record until the record's items are undone.
 const RECORDS_EACH: usize = 2;
-/// The largest part of the hot tier's bytes that the records may take: one in 32. The pool may take one in 64.
+/// The largest part of the hot tier's bytes that the records may take: one in 32.
 const PARTS_FOR_RECORDS: usize = 32;
+/// The largest part of the hot tier's bytes that the pool may take: one in 64.
 const PARTS_FOR_PIECES: usize = 64;
 /// The share of a role: one in four pieces of the pool.
 const SHARES: usize = 4;

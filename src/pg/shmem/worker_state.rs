@@ -21,10 +21,11 @@ pub use super::sweep_state::SweepState;
 use crate::pg::version::ADDIN_SHMEM_INIT_LOCK;
 use crate::pg::worker::background;
 
-/// The bytes of `hot_size` for each sweep state. The number of states is at least `MIN_STATES` and at most
-/// `MAX_STATES`.
+/// The bytes of `hot_size` for each sweep state.
 const BYTES_PER_STATE: usize = 32 * 1024;
+/// The smallest number of states.
 const MIN_STATES: usize = 64;
+/// The largest number of states.
 const MAX_STATES: usize = 4096;
 /// The maximum number of databases that workers visit at the same time.
 pub const VISITS: usize = 3;

@@ -104,7 +104,7 @@ impl Output {
     }
 
     /// Returns a column; raises an error if it does not have this type. Postgres plans a kept statement again after a
-    /// change of its table, and a column may then have another type.
+    /// change of its table, and after that a column may have another type.
     fn of_type(&self, row: usize, column: usize, wanted: pg_sys::Oid) -> Option<pg_sys::Datum> {
         let datum = self.raw(row, column)?;
         if self.type_of(column) != wanted {

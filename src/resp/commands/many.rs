@@ -16,9 +16,10 @@ const JUDGED: usize = 512;
 /// The progress of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position {
-    /// The number of keys that are done. A command may validate all keys before it stores the first entry; `judged`
-    /// counts the keys that it has validated.
+    /// The number of keys that are done.
     pub done: usize,
+    /// The number of keys that the command has validated. A command may validate all keys before it stores the first
+    /// entry.
     judged: usize,
     /// The number of these keys that existed.
     pub hits: i64,

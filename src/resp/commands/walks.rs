@@ -15,9 +15,10 @@ use crate::resp::commands::command_error::{CommandError, Done};
 
 /// The number of bytes of keys that are copied while one lock is held.
 const ROOM: usize = 16 << 10;
-/// The maximum numbers of index slots and of entries that one piece visits. The bound for slots is higher, because
-/// eight slots are read at once, while each entry may cost a processor cache miss.
+/// The maximum number of index slots that one piece visits. It is higher than the bound for entries, because eight
+/// slots are read at once.
 const SLOTS: u64 = 32 << 10;
+/// The maximum number of entries that one piece visits. Each entry may cost a processor cache miss.
 const ENTRIES: usize = 512;
 /// The maximum number of slots whose entries one piece removes.
 const SWEPT: u64 = 512;

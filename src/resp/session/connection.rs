@@ -40,15 +40,17 @@ pub struct Connection {
     pub parser: Parser,
     /// The input from the beginning of the first request that is not finished.
     pub input: Vec<u8>,
-    /// The replies that wait, and the number of bytes of the first reply that the socket has taken. With this number, a
-    /// long reply need not be moved when a part of it is sent.
+    /// The replies that wait.
     unsent: VecDeque<Vec<u8>>,
+    /// The number of bytes of the first waiting reply that the socket has taken. With this number, a long reply need
+    /// not be moved when a part of it is sent.
     sent: usize,
     /// Messages that wait for the end of a reply that has begun, or for the client's next turn.
     pushed: Vec<u8>,
-    /// Whether the socket may have bytes to read, and whether it may accept bytes. A socket that accepts no bytes is
-    /// registered for the event that it accepts bytes again.
+    /// Whether the socket may have bytes to read.
     pub readable: bool,
+    /// Whether the socket may accept bytes. If it accepts none, it is registered for the event that it accepts bytes
+    /// again.
     writable: bool,
     /// Whether the input contains no complete request.
     pub hungry: bool,

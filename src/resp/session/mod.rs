@@ -107,7 +107,8 @@ pub struct Login {
     pub authentication: Option<Result<Result<Authenticated, AuthFailure>, ()>>,
     /// Whether the client authenticated with a password, which may expire.
     pub by_password: bool,
-    /// The time at which the client last became a client without a role. Its time to authenticate begins then.
+    /// The time at which the client last lost its role, or connected without one. Its time to authenticate begins
+    /// there.
     pub unknown_since: Instant,
 }
 
@@ -164,8 +165,8 @@ pub struct Labels {
 pub struct Activity {
     pub connected: Instant,
     pub last_received: Instant,
-    /// The beginning of the last command's name as it was sent; for a subcommand, of the names of the container command
-    /// and the subcommand.
+    /// The beginning of the last command's name as it was sent. For a subcommand, the beginning of the container
+    /// command's name and the subcommand's name.
     last_name: [u8; LONGEST_NAME],
     pub commands: u64,
     /// Bytes received from the client.

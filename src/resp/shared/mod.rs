@@ -111,8 +111,8 @@ pub struct Core {
     freed: Vec<Claimed>,
     /// The reader of messages that sessions publish.
     published: Option<Reader>,
-    /// A published message that only some subscribers have received, and the pattern after which the matching
-    /// continues.
+    /// A published message that only some subscribers have received, and the last pattern that was compared with its
+    /// channel.
     partly_published: Option<(Message, Box<[u8]>)>,
     replies: Option<Writer>,
 }

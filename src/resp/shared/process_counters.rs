@@ -11,9 +11,9 @@ pub struct Counters {
     pub connections: u64,
     pub rejected: u64,
     pub commands: u64,
-    /// The number of turns of clients in which commands ran, and the largest number of commands in one turn since this
-    /// number was last published.
+    /// The number of turns of clients in which commands ran.
     pub batches: u64,
+    /// The largest number of commands in one turn since this number was last published.
     pub largest_batch: u64,
     pub input: u64,
     pub output: u64,

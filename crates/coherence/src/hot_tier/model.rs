@@ -5,28 +5,31 @@ use super::state::{ABSENT, MAX_ACTORS};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// cache_set and cache_delete: the function changes the row and notes the key with the value.
+    /// cache_set: the function changes the row and notes the key with the value.
     Set(usize),
+    /// cache_delete: the function removes the row and notes the key.
     Delete(usize),
     /// cache_set on a cache whose BEFORE trigger stores another value.
     SetAltered(usize),
-    /// Plain SQL, in two steps: the row changes, and later the AFTER trigger notes its key.
+    /// The first step of plain SQL: the row changes.
     Change(usize),
+    /// The second step of plain SQL: the AFTER trigger notes the row's key.
     Note(usize),
     Truncate,
     Drop,
     /// CREATE of a relation that gets the OID of the dropped one.
     Create,
-    /// ALTER TABLE ... DISABLE TRIGGER, and ENABLE ALWAYS TRIGGER.
+    /// ALTER TABLE ... DISABLE TRIGGER.
     Disable,
+    /// ALTER TABLE ... ENABLE ALWAYS TRIGGER.
     EnableAlways,
     /// The sweeper ends the suspension of a cache if the trigger's mode is ALWAYS.
     Resume,
     /// The dirty keys are over their limit: the whole cache becomes dirty.
     Overflow,
-    /// OtherKey changes a key of another cache whose hash is on the same stripe. OtherCache changes another cache,
-    /// without a slot, as a whole.
+    /// Changes a key of another cache whose hash is on the same stripe.
     OtherKey,
+    /// Changes another cache, which has no slot, as a whole.
     OtherCache,
     Savepoint,
     RollbackTo,

@@ -226,22 +226,26 @@ pub enum Phase {
     /// Before the next operation. After the last operation the backend marks, and then commits (event e).
     #[default]
     Run,
-    /// The steps of cache_get, each named by what is next: the second half of the lookup, the snapshot, the row, the
-    /// fill, the second half of the fill's checks.
+    /// In cache_get, before the second half of the lookup.
     Lookup,
+    /// In cache_get, before the snapshot is taken.
     Snapshot,
+    /// In cache_get, before the row is read.
     Row,
+    /// In cache_get, before the fill.
     Fill,
+    /// In cache_get, before the second half of the fill's checks.
     FillHalf,
     /// The backend is about to create a slot with a trigger mode that it read earlier (only in a negative control).
     MakeSlot,
     /// The backend is about to end a suspension because of a trigger mode that it read earlier (only in a negative
     /// control).
     Resume,
-    /// The steps after the commit or abort: a COMMIT or ABORT callback, the second half of a publish's checks, the
-    /// release of the locks.
+    /// After the commit or abort, before a COMMIT or ABORT callback.
     Unmark,
+    /// After the commit or abort, before the second half of a publish's checks.
     UnmarkHalf,
+    /// After the commit or abort, before the release of the locks.
     Release,
     Done,
 }

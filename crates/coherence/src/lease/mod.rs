@@ -9,16 +9,14 @@
 //!
 //! # The rules
 //!
-//! | actor | steps | |---|---| | writer, before its commit | marks its key, or raises the cache's `pending_writers`, or
-//! takes the cache's lock if there is no slot; then voids leases and watches; **then** removes the row, and waits for
-//! transactions that have written a row which it cannot see | | writer, after its commit | unmarks, voids leases and
-//! watches, releases the lock | | fetcher | gets a lease, under the partition's lock, only while no writer pends;
-//! checks the cache's lock **after** that; reads the source with a newer snapshot; announces that it stores, and writes
-//! the row; **then** checks whether the lease was voided, and if it was, removes the row again | | fetcher without a
-//! lease | does the same with a watch instead of the lease; any number of fetchers may watch a key | | fetcher under
-//! REPEATABLE READ | stores only if nothing has been committed since its snapshot, checked when it has the lease | |
-//! delete by hand that finds no row | sets its mark and voids; **then** checks for the row again, and waits for a row
-//! that it cannot see, unless no store was open at its first check and none has begun since |
+//! | actor | steps |
+//! |---|---|
+//! | writer, before its commit | marks its key, or raises the cache's `pending_writers`, or takes the cache's lock if there is no slot; then voids leases and watches; **then** removes the row, and waits for transactions that have written a row which it cannot see |
+//! | writer, after its commit | unmarks, voids leases and watches, releases the lock |
+//! | fetcher | gets a lease, under the partition's lock, only while no writer pends; checks the cache's lock **after** that; reads the source with a newer snapshot; announces that it stores, and writes the row; **then** checks whether the lease was voided, and if it was, removes the row again |
+//! | fetcher without a lease | does the same with a watch instead of the lease; any number of fetchers may watch a key |
+//! | fetcher under REPEATABLE READ | stores only if nothing has been committed since its snapshot, checked when it has the lease |
+//! | delete by hand that finds no row | sets its mark and voids; **then** checks for the row again, and waits for a row that it cannot see, unless no store was open at its first check and none has begun since |
 //!
 //! The rules work because writer and fetcher each first announce themselves (the writer with a mark, the fetcher with a
 //! row) and then check (the writer for rows, the fetcher for its lease or watch). So the writer sees the row, or the

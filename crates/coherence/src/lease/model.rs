@@ -170,7 +170,7 @@ pub enum Lease {
     StoredVoid(u8),
 }
 
-/// The version of the source from which a row was made; None if no row exists.
+/// The source's version from which a row was made; None if no row exists.
 pub type Row = Option<u8>;
 
 /// The position of an actor.
@@ -228,8 +228,9 @@ pub struct Backend {
     pub watches: bool,
     /// Whether the fetcher has announced its store.
     pub announced: bool,
-    /// The number of begun stores, and whether a store was open, when a delete first checked for the row.
+    /// The number of stores that had begun when a delete first checked for the row.
     pub begun: u8,
+    /// Whether a store was open when a delete first checked for the row.
     pub open: bool,
 }
 
@@ -245,8 +246,9 @@ pub struct State {
     /// stripe.
     pub others: [u8; 3],
     pub lease: Lease,
-    /// The number of announced stores, and the number of announced stores that are still open.
+    /// The number of announced stores.
     pub begun: u8,
+    /// The number of announced stores that are still open.
     pub open: u8,
     /// Whether a writer of another cache has made a fetcher give up, or voided its lease or watch.
     pub pays: bool,

@@ -12,18 +12,17 @@
 //!
 //! # The rules
 //!
-//! | rule | clause | |---|---| | the marks pass to a record, and outlive PREPARE | `MarksStand`, `FenceStands` | | if
-//! the record has no room, the cache's `pending_writers` replaces the marks | `OverflowStands` | | a transaction is
-//! decided once it is no longer in progress; the commit log does not show this, because it is written before other
-//! sessions see the rows; nor does the list of prepared transactions, because a transaction that is just being prepared
-//! is not listed yet | `ChecksProgressNotLog`, `ChecksProgressNotList` | | one process undoes a record's marks; no
-//! other process does so again, nor does the preparing session when it aborts | `LoweringClaims`, `AbortClaims` | |
-//! leases are voided before a fence is removed | `VoidBeforeFence` | | the slot of a cache that a prepared transaction
-//! has dropped is freed when the transaction has committed and its record is lowered | `DropFreesSlot` | | a reader
-//! that has lowered a mark takes a new token, and then a new snapshot | `SnapshotAfterQuestion` | | while a mark
-//! exists, no lease is granted, and nothing is stored without a lease | `NoLeaseWhilePending`, `NoStoreWhilePending` |
-//! | after a restart nothing is filled, leased or stored in a cache that a recovered transaction has locked |
-//! `RestartSuspends` |
+//! | rule | clause |
+//! |---|---|
+//! | the marks pass to a record, and outlive PREPARE | `MarksStand`, `FenceStands` |
+//! | if the record has no room, the cache's `pending_writers` replaces the marks | `OverflowStands` |
+//! | a transaction is decided once it is no longer in progress; the commit log does not show this, because it is written before other sessions see the rows; nor does the list of prepared transactions, because a transaction that is just being prepared is not listed yet | `ChecksProgressNotLog`, `ChecksProgressNotList` |
+//! | one process undoes a record's marks; no other process does so again, nor does the preparing session when it aborts | `LoweringClaims`, `AbortClaims` |
+//! | leases are voided before a fence is removed | `VoidBeforeFence` |
+//! | the slot of a cache that a prepared transaction has dropped is freed when the transaction has committed and its record is lowered | `DropFreesSlot` |
+//! | a reader that has lowered a mark takes a new token, and then a new snapshot | `SnapshotAfterQuestion` |
+//! | while a mark exists, no lease is granted, and nothing is stored without a lease | `NoLeaseWhilePending`, `NoStoreWhilePending` |
+//! | after a restart nothing is filled, leased or stored in a cache that a recovered transaction has locked | `RestartSuspends` |
 //!
 //! In this model a client's lease can be granted while a mark exists, and is voided only when the mark is removed. The
 //! server has a special state for leases that were won while a writer pends, so on the server `VoidBeforeFence` is a

@@ -10,8 +10,8 @@ impl Moves<'_> {
             || self.from.slot.unproven
     }
 
-    /// Adds the step that checks whether a mark or a suspension is outdated. Returns true if that is the actor's next
-    /// step.
+    /// Adds the step that checks whether a mark or a suspension is outdated. Returns true if this check is the actor's
+    /// next step.
     fn checks(&mut self) -> bool {
         let again = self.me().at;
         if self.from.slot.unproven && !is_locked(self.from) {

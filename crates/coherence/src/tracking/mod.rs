@@ -15,20 +15,19 @@
 //!
 //! # The rules
 //!
-//! | rule | clause | |---|---| | the network process registers for the cache's changes, and notes the key, before it
-//! reads a copy or offloads the read | `RegistersBeforeRead`, `NotedBeforeRead` | | a writer checks for registered
-//! readers after its commit is visible, not when it writes | `ChecksAfterVisible` | | it also records its changes only
-//! after that, because a client that reads in between would keep the old row | `RecordedAfterVisible` | | it records
-//! them before copies of the new rows can be made, and before its own client gets the acknowledgement |
-//! `RecordedBeforeUnmark`, `RecordedBeforeAck` | | an executor waits for each writer that is visible in its snapshot
-//! and has not recorded its changes yet | `BackWaits` | | the network process reads the ring between a read and its
-//! reply | `DrainedBeforeReply` | | an invalidation that is sent during a read is sent again after the read's reply |
-//! `SentAgain` | | a network process that was overtaken in the ring treats every entry as changed |
-//! `LostInvalidatesAll` | | a rollback records nothing, nor does a rollback to a savepoint | `RollbackSilent`,
-//! `SavepointSilent` | | the record of a prepared transaction that has committed invalidates everything when it is
-//! lowered; COMMIT PREPARED returns after that, whichever process lowers it | `RecordInvalidates`, `FinisherWaits` | |
-//! while it is unknown, after a restart, whether a prepared transaction has changed a cache, its keys are invalidated
-//! right after the replies to their reads | `UnprovenOwes` |
+//! | rule | clause |
+//! |---|---|
+//! | the network process registers for the cache's changes, and notes the key, before it reads a copy or offloads the read | `RegistersBeforeRead`, `NotedBeforeRead` |
+//! | a writer checks for registered readers after its commit is visible, not when it writes | `ChecksAfterVisible` |
+//! | it also records its changes only after that, because a client that reads in between would keep the old row | `RecordedAfterVisible` |
+//! | it records them before copies of the new rows can be made, and before its own client gets the acknowledgement | `RecordedBeforeUnmark`, `RecordedBeforeAck` |
+//! | an executor waits for each writer that is visible in its snapshot and has not recorded its changes yet | `BackWaits` |
+//! | the network process reads the ring between a read and its reply | `DrainedBeforeReply` |
+//! | an invalidation that is sent during a read is sent again after the read's reply | `SentAgain` |
+//! | a network process that was overtaken in the ring treats every entry as changed | `LostInvalidatesAll` |
+//! | a rollback records nothing, nor does a rollback to a savepoint | `RollbackSilent`, `SavepointSilent` |
+//! | the record of a prepared transaction that has committed invalidates everything when it is lowered; COMMIT PREPARED returns after that, whichever process lowers it | `RecordInvalidates`, `FinisherWaits` |
+//! | while it is unknown, after a restart, whether a prepared transaction has changed a cache, its keys are invalidated right after the replies to their reads | `UnprovenOwes` |
 //!
 //! Each of these is one atomic step: the marks, and the unmarks, of the two keys (they share a stripe), the event that
 //! makes a commit visible, appending a record to the ring, taking a snapshot, reading a copy. The network process reads

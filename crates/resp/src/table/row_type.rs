@@ -147,7 +147,8 @@ pub struct Keys {
     pub first: i8,
     pub last: i8,
     pub step: i8,
-    /// The argument with the number of keys, if the command has such an argument; the positions above are then 0.
+    /// The argument with the number of keys, if the command has such an argument; in that case the positions above are
+    /// 0.
     pub counted: Option<Counted>,
 }
 

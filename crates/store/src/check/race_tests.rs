@@ -1,4 +1,4 @@
-//! Runs threads that use one region under the documented locks. Each test is named after the race that it looks for.
+//! Runs threads that use one region under the documented locks. Each test is named after the race that it provokes.
 
 use std::sync::RwLock;
 use std::thread;

@@ -64,7 +64,8 @@ impl Column {
 
     /// Makes a node for this column of a relation of the query.
     ///
-    /// # Safety `relid` is the range table index of the table with this column.
+    /// # Safety
+    /// `relid` is the range table index of the table with this column.
     pub unsafe fn of_row(self, relid: i32) -> *mut pg_sys::Var {
         // SAFETY: a node in the current memory context.
         unsafe {

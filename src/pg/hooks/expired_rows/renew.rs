@@ -60,8 +60,8 @@ pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) ->
 
 /// `pgcache.renew_copied(key text, cache regclass) -> boolean`. The counterpart of `renew` at the end of COPY's
 /// condition (module `copied`). Returns true. The function is declared STABLE although it removes a row. COPY does not
-/// batch with a volatile condition, because a volatile condition might look for rows that wait in the batch. This
-/// condition need not see rows in the batch, because the unique index refuses a key that comes twice in a COPY anyway.
+/// batch with a volatile condition, because a volatile condition might read rows that wait in the batch. This condition
+/// need not see rows in the batch, because the unique index refuses a key that comes twice in a COPY anyway.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {

@@ -72,7 +72,8 @@ unsafe fn entry_of(root: *mut pg_sys::PlannerInfo, relid: Index) -> *mut pg_sys:
 /// From Postgres 19 on the planner removes a needless join of a table with itself from the query's tree, and builds the
 /// remaining relations again. If only the removed side had the condition, the condition would be lost.
 ///
-/// # Safety `relid` is the range table index of a relation of the query.
+/// # Safety
+/// `relid` is the range table index of a relation of the query.
 unsafe fn has_replaced(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
     // SAFETY: the query that is being planned, with its range table and its tree.
     unsafe {
@@ -119,7 +120,8 @@ unsafe fn stands_in(node: *mut pg_sys::Node, number: i32) -> bool {
 /// Returns whether an ancestor of this relation already has the condition, or belongs to one of pgcache's own
 /// statements.
 ///
-/// # Safety `relid` is the range table index of a member of an append.
+/// # Safety
+/// `relid` is the range table index of a member of an append.
 unsafe fn is_decided_above(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
     let mut member = relid;
     // SAFETY: each member of an append knows its parent, which is a relation of the query, too; the planner looked up
@@ -183,7 +185,8 @@ unsafe fn hide_on_member(
 
 /// Makes the condition `pgcache.live(expires_at)`, or `pgcache.live_unix` for a Unix time, on a relation of the query.
 ///
-/// # Safety `relid` is the range table index of the relation that `found` describes, with columns of these types.
+/// # Safety
+/// `relid` is the range table index of the relation that `found` describes, with columns of these types.
 unsafe fn condition(relid: Index, found: Cached) -> *mut pg_sys::Expr {
     // SAFETY: nodes in the planner's current memory context; the column exists and has this type.
     unsafe {

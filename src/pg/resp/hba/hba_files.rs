@@ -197,6 +197,7 @@ unsafe fn origin(line: &layout::HbaLine15) -> Option<Origin> {
 
 /// The address family of IPv4 on Linux.
 const AF_INET: u16 = 2;
+/// The address family of IPv6 on Linux.
 const AF_INET6: u16 = 10;
 
 /// Returns the IP address in a `sockaddr`; None for any other family.
