@@ -204,8 +204,8 @@ impl Launcher {
         }
     }
 
-    /// Starts visits while fewer than [`VISITS`] are running. If a database must wait for a visit, requests that visits
-    /// with optional work end.
+    /// Starts visits while fewer than [`VISITS`] are running. If a database must wait for a visit, requests that the
+    /// running visits end as soon as they can.
     fn start_due(&mut self, interval: Duration) {
         while let Some((database, only_vacuums)) = self.next_visit() {
             let Some(place) = self.visits.iter().position(Option::is_none) else {

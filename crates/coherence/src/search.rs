@@ -117,6 +117,7 @@ impl Hasher for AsIs {
 
 type Seen = HashSet<u64, BuildHasherDefault<AsIs>>;
 
+/// The result of a search: the numbers of visited states and steps, and the violation that ended it.
 #[derive(Clone, Debug)]
 pub struct Report<V> {
     pub states: usize,

@@ -87,7 +87,7 @@ fn a_batch_cuts_requests_as_the_parser_does() {
     );
     let cases: [(&[u8], usize); 11] = [
         (&pipeline(1), 3),
-        (&pipeline(40), 117), // batches of 32; the parser parses one request after each full batch
+        (&pipeline(40), 117), // after each full batch of 32, the parser parses one request
         (b"PING\r\n*1\r\n$4\r\nPING\r\n", 1),
         (b"*0\r\n*1\r\n$4\r\nPING\r\n", 1),
         (b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPIN", 1),

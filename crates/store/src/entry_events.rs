@@ -81,6 +81,7 @@ impl<F: FnMut(EntryEvent)> Ledger for F {
     }
 }
 
+/// The counters of a partition, in the order of their words.
 #[derive(Clone, Copy)]
 #[repr(usize)]
 pub(crate) enum Counter {

@@ -55,6 +55,7 @@ impl Join for Acts {
     }
 }
 
+/// The deletions of the current transaction.
 #[derive(Default)]
 pub(super) struct Deletions {
     caches: Vec<Seen>,

@@ -54,6 +54,7 @@ pub(super) struct Transaction {
     pub(super) record: Option<Record>,
 }
 
+/// The keys and tables whose marks are set.
 #[derive(Default)]
 pub(super) struct Marked {
     pub(super) keys: HashMap<u32, Notes>,

@@ -2,7 +2,7 @@
 //! commit.
 //!
 //! A published copy equals its row, as the `Publish` clauses of the model in `crates/coherence` require. For this, any
-//! later change of the key withdraws its offer, the rollback of a savepoint withdraws all offers, and an offer is
+//! later change of the key withdraws its offer, and the rollback of a savepoint withdraws all offers. An offer is
 //! published only if no other transaction has marked its key or its cache since this transaction's mark.
 
 use std::sync::atomic::Ordering::SeqCst;
@@ -22,6 +22,7 @@ const MOST: usize = 64;
 /// The largest size in bytes of all offers of one transaction.
 const MOST_BYTES: usize = 256 << 10;
 
+/// The offers of a transaction, and the bytes that they take.
 #[derive(Default)]
 pub(super) struct Offers {
     list: Vec<Offer>,

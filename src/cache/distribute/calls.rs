@@ -1,8 +1,8 @@
 //! Sends a call of a pgcache function to another node of Citus, and runs calls on the shards of this node.
 //!
-//! Citus delegates a call of `pgcache.at_key(key, ...)` to the node that has the key, as a write of the transaction,
-//! if the call stands alone in the FROM clause and its key is a constant. A text argument is sent as `=` and the text,
-//! so that an empty text differs from NULL.
+//! Citus delegates a call of `pgcache.at_key(key, ...)` to the node that has the key, if the call is the only element
+//! of the FROM clause and its key is a constant. The call counts as a write of the transaction. A text argument is sent
+//! as `=` and the text, so that an empty text differs from NULL.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -49,7 +49,7 @@ pub fn wrote_here(spread: &Spread, key: Text) {
 /// Notes that Citus is about to write a key on another node.
 pub fn writes_elsewhere(spread: &Spread, shard: &Shard, key: Text) {
     if !has_written_elsewhere() {
-        held::count_lock(); // another session may wait for it there, and no node would detect the deadlock
+        held::count_lock(); // a session may wait for it there, and no node would detect the deadlock
         let keys = [key, spread.key_beside(shard)].map(|key| key.bytes().to_vec());
         WRITTEN.with(|written| {
             written.change(|written| {

@@ -254,7 +254,7 @@ fn weigh(cache: &Cache, chunk: Chunk, limit: Timestamp) -> i64 {
 fn remove(cache: &Cache, chunk: Chunk, limit: Timestamp, max_rows: i64) -> i64 {
     let [from, to] = range(chunk);
     let limit = Typed::moment(Some(limit));
-    let _expiring = Expiring::begin(cache.id.relation()); // by the whole cache, which a partition's trigger reports
+    let _expiring = Expiring::begin(cache.id.relation()); // a partition's trigger reports the whole cache
     let removed = cache
         .plan(Statement::Expire)
         .run_as_of_now(&[from, to, limit, Typed::number(max_rows)], |output| {

@@ -4,8 +4,8 @@
 //! vacuums as soon as the table has a fifth as many dead rows as live rows. This keeps a table below twice its fresh
 //! size, even though it can grow while it is vacuumed.
 //!
-//! Large values need VACUUM earlier. Values of 100 kB, replaced some hundred times a second, leave as many dead bytes
-//! between two visits of the worker as all live data take, and a table does not shrink again by itself. So writers
+//! Large values need VACUUM earlier. Values of 100 kB that are replaced some hundred times a second leave as many dead
+//! bytes between two visits of the worker as all live data take, and a table does not shrink by itself. So writers
 //! count the bytes that they leave dead, and request a VACUUM, which the worker runs at once. The count is a hint: it
 //! includes changes that are rolled back, and only the time of a VACUUM depends on it.
 
@@ -104,8 +104,8 @@ pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     })
 }
 
-/// Returns the tables of a cache that need a VACUUM now. Rows that the last VACUUM could not remove, because an old
-/// snapshot still sees them, do not count again until as many rows have been added.
+/// Returns the tables of a cache that need a VACUUM now. An old snapshot may have kept the last VACUUM from removing
+/// some dead rows. These rows do not count again until as many rows have been added.
 pub fn tables_to_vacuum(cache: Oid, state: &SweepState) -> Vec<VacuumNeed> {
     tables(cache, state, |tables, place| {
         needs_vacuum(tables, place, state)
@@ -205,7 +205,7 @@ pub fn note(need: &VacuumNeed, state: &SweepState) {
     let dead = counted.map_or(0, |counted| counted.dead);
     state.unremoved_rows[need.place].store(dead, Relaxed);
     if relation::is_partitioned(need.cache) || !lock::try_relation(need.table, lock::Mode::Read) {
-        return; // partitions count no dead bytes: see the trigger of a row
+        return; // partitions count no dead bytes: see `Part` in `pg::hooks::trigger`
     }
     let size = storage::bytes(need.table);
     // Rows that an old snapshot still sees count as live. Otherwise, while the snapshot exists, VACUUM would read ever

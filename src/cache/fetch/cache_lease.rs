@@ -114,7 +114,7 @@ pub fn set(cache: &Cache, key: HashedKey, entry: Entry, lease: Option<i64>) -> R
     let keep = |done: &Result<(), Error>| done.is_ok() && !leases::is_void(lease);
     match subtransaction::keep_if(set, keep) {
         Some(done) => done.map(|()| !leases::is_void(lease)),
-        None => Ok(false), // under REPEATABLE READ another session has changed the row
+        None => Ok(false), // another session has changed the row, under REPEATABLE READ
     }
 }
 

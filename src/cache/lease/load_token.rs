@@ -1,5 +1,5 @@
-//! A load token tells whether a loaded value may be stored. While the token holds, no transaction was changing the
-//! value's source when the token was taken, and none has changed it later.
+//! A load token tells whether a loaded value may be stored. It holds as long as two facts are true: no transaction was
+//! changing the value's source when the token was taken, and none has changed the source since.
 //!
 //! A writer marks its keys before its commit becomes visible, and unmarks them afterwards (`marks`). A loader that
 //! reads between the two steps reads a value that is about to be out of date. No session stores such a value, for two
@@ -84,8 +84,8 @@ pub fn loads_valid_values(cache: &Cache) -> bool {
     slot.map_or(cache.temporary, is_older)
 }
 
-/// A token for a load. While it holds, no transaction was changing the key when the token was taken, and none has
-/// changed it later.
+/// The token of a load. As long as it holds, no transaction has changed the key after the token was taken. None was
+/// changing the key at that moment either, because no token is granted while a writer is pending.
 pub struct LoadToken {
     tier: &'static Tier,
     watch: Lease,

@@ -30,7 +30,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
     /// A marked key. `slot` is the slot of its cache, or [`NO_SLOT`]. A record omits the slot, because undoing does not
-    /// need it. `raised` is the role for which the mark is counted. It is None if another mark keeps readers off
+    /// need it. `raised` is the role for which the mark is counted. None means that another mark keeps readers off
     /// instead.
     Key {
         hash: u64,

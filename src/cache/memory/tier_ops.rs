@@ -137,7 +137,7 @@ pub fn disown_all(cache: &Cache, handle: &TierHandle) -> u64 {
     load_token::note_removal(handle.tier, cache.id);
     leases::void_all(handle.tier, cache.id);
     handle.tier.renew_version(handle.slot);
-    leases::void_all(handle.tier, cache.id); // voids leases that were granted while the first call ran
+    leases::void_all(handle.tier, cache.id); // again, for leases that were granted during the first call
     handle.version()
 }
 

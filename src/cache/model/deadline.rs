@@ -1,8 +1,8 @@
 //! Converts a ttl (a duration) to a deadline (a moment), and decides whether a deadline has passed.
 //!
-//! The rules: NULL means the cache's default, a ttl of zero or less is an error, a ttl below a millisecond counts as a
-//! millisecond, and a deadline beyond the range of timestamptz means "no expiry". An entry is expired from its deadline
-//! on, by the wall clock.
+//! The rules: NULL means the cache's default. A ttl of zero or less is an error. A ttl below a millisecond counts as a
+//! millisecond. A deadline beyond the range of timestamptz means "no expiry". An entry is expired from its deadline on,
+//! by the wall clock.
 
 use pgrx::datum::Interval;
 

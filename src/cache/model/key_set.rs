@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::pg::memory;
 use crate::pg::session::random;
 
+/// A set of keys in insertion order. The number of a key is its position in this order.
 #[derive(Default)]
 pub struct Keys {
     bytes: Vec<u8>,

@@ -4,7 +4,7 @@
 //!
 //! - A copy is valid only while its version is the version of its cache. Every mark of the cache changes the version.
 //! - A copy is filled in only if no writer has marked or unmarked the key's stripe or the cache between the token and
-//!   the fill, and only by a transaction that cannot have uncommitted changes.
+//!   the fill. Only a transaction that cannot have uncommitted changes fills in a copy.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 

@@ -1,9 +1,9 @@
 //! Discards what a session remembers about relations and privileges when another session changes them.
 //!
 //! Postgres calls the functions here for a changed relation (its columns, indexes, triggers, name, statistics), for a
-//! renamed schema, for a changed function, and for any change of a role, a membership or the database's owner, who is
-//! the only member of `pg_database_owner`. A callback may run whenever a lock is taken, so it only raises flags and
-//! counters, and never reads a catalog.
+//! renamed schema and for a changed function. It also calls them for any change of a role, a membership or the
+//! database's owner, who is the only member of `pg_database_owner`. A callback may run whenever a lock is taken, so it
+//! only raises flags and counters, and never reads a catalog.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

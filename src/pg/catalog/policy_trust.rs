@@ -55,8 +55,8 @@ unsafe extern "C-unwind" fn may_run_user_code(node: *mut Node, context: *mut c_v
     }
 }
 
-/// Returns true for a user-defined function, and for a built-in function that is not immutable, because such a function
-/// may run statements, as table_to_xml() does. current_setting() is an exception.
+/// Returns true for a user-defined function. Also returns true for a built-in function that is not immutable, because
+/// it may run statements, as table_to_xml() does. current_setting() is an exception.
 unsafe extern "C-unwind" fn is_not_plain(function: Oid, _context: *mut c_void) -> bool {
     let reads_a_setting = matches!(
         function.to_u32(),

@@ -16,7 +16,7 @@ use crate::pg::memory::pg_list;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// What an expression's result depends on, besides the values in it.
+/// The dependencies of an expression's result, besides the values in it.
 pub enum Steadiness {
     Steady,
     /// The settings of `session::temporary_settings::Texts`.

@@ -53,8 +53,8 @@ pub fn reset() {
 }
 
 /// Closes the transaction's cursors, which Postgres would close next. The observer calls this before its work at the
-/// end of the transaction, because a table that a cursor reads can be neither altered nor truncated, and Postgres
-/// closes portals in no reliable order.
+/// end of the transaction. A table that a cursor reads can be neither altered nor truncated, and Postgres closes
+/// portals in no reliable order.
 pub fn close_cursors() {
     // SAFETY: the commit itself calls this function, which allows any call in the cleanup of a portal, skips the active
     // portal of this module, and reads the list of portals anew after each portal that it closes.

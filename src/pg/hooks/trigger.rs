@@ -91,7 +91,7 @@ pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum
     Datum::null()
 }
 
-/// What a partition's trigger needs to know: the cache, and the number and type of the key column in the partition.
+/// The data that a partition's trigger needs: the cache, and the number and type of the key column in the partition.
 ///
 /// The trigger reports no dead bytes for a partition, because the sweep counts dead bytes only for whole caches; VACUUM
 /// of a partition follows Postgres' own counts.

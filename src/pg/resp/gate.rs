@@ -33,6 +33,7 @@ struct Inside {
     pid: AtomicU32,
 }
 
+/// The gate in shared memory.
 #[repr(C, align(64))]
 pub(super) struct Shared {
     /// The index of the network process with exclusive use, plus 1; 0 if no process has exclusive use.

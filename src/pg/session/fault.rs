@@ -277,7 +277,7 @@ faults! {
     NotDrainedBeforeReply => "resp_tracking::no_reply_is_newer_than_an_unsent_change",
     /// A key invalidated during a read is not invalidated again after its reply.
     NotInvalidatedAgain => "resp_tracking_tables::a_key_sent_during_a_read_is_sent_again",
-    /// A network process that has lost messages of the ring does not invalidate everything.
+    /// A network process that has lost records of the ring does not invalidate everything.
     LostInvalidatesNothing => "resp_tracking::a_network_process_that_was_overtaken_invalidates_everything",
     /// Clients receive invalidations for changes rolled back to a savepoint.
     SavepointInvalidates => "resp_tracking_tables::changes_undone_by_a_savepoint_are_not_sent",

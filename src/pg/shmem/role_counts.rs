@@ -15,6 +15,7 @@ struct RoleCount {
     count: AtomicU32,
 }
 
+/// The counts of several roles, in shared memory.
 #[repr(C)]
 pub struct RoleCounts([RoleCount; ROLES]);
 

@@ -10,8 +10,8 @@ use crate::pg::session::lock::Mode;
 use crate::pg::version;
 
 /// Truncates the table with this OID as `TRUNCATE TABLE ONLY` does, and a partitioned table as TRUNCATE does. Does not
-/// run a statement, because the table's name may refer to another table by the time the statement runs, and because the
-/// cache's owner, whose rights the statement would need, may lack USAGE on the schema.
+/// run a statement, for two reasons: the table's name may refer to another table by the time the statement runs, and
+/// the cache's owner, whose rights the statement would need, may lack USAGE on the schema.
 ///
 /// The caller holds the lock that TRUNCATE takes, has checked the privilege, and has an active snapshot; this function
 /// locks the partitions. Raises 0A000 if a foreign key refers to the table, and 55006 if the session still reads it.

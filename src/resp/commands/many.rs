@@ -21,7 +21,7 @@ pub struct Position {
     /// The number of keys that the command has validated. A command may validate all keys before it stores the first
     /// entry.
     judged: usize,
-    /// The number of these keys that existed.
+    /// The number of done keys that existed.
     pub hits: i64,
 }
 

@@ -144,7 +144,7 @@ fn refuse_on_standby(
             replies.error(&[b"ERR CLIENT TRACKING is not supported on a table cache of a standby, which does not receive the changed keys: see docs/door.md"]);
             Err(Progress::Done)
         }
-        // A client that may not read the cache may track, because it is not notified of the cache's keys.
+        // A client without the privilege to read the cache may track: it is not notified of the cache's keys.
         Ok(_) | Err(Progress::Done) => {
             replies.rewind(before);
             Ok(())

@@ -3,6 +3,7 @@
 use super::clause::Dropped;
 use super::state::{ABSENT, MAX_ACTORS};
 
+/// An operation in a backend's script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// cache_set: the function changes the row and notes the key with the value.
@@ -61,6 +62,7 @@ impl Script {
     }
 }
 
+/// The cache's slot in the first state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FirstSlot {
     Present,
@@ -70,6 +72,7 @@ pub enum FirstSlot {
     TableFull,
 }
 
+/// A configuration: the scripts of its backends, its first state, and the clauses that it leaves out.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub name: &'static str,

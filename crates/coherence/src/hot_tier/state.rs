@@ -15,6 +15,7 @@ pub const INITIAL_XID: u8 = 0;
 /// A generation that no slot has.
 pub const NO_GENERATION: u8 = 0;
 
+/// A version of a row, and the transaction that wrote it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Version {
     pub xid: u8,
@@ -56,6 +57,7 @@ impl Chain {
     }
 }
 
+/// The cache's table, and the outcome of transactions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Table {
     pub rows: [Chain; KEYS],
@@ -67,6 +69,7 @@ pub struct Table {
     pub always: bool,
 }
 
+/// The words of the cache's slot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Slot {
     pub generation: u8,
@@ -77,6 +80,7 @@ pub struct Slot {
     pub proven: bool,
 }
 
+/// The words of the stripe that both keys share.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Stripe {
     /// A counter that rises with each mark and unmark of any key on the stripe, in any cache.
@@ -98,6 +102,7 @@ pub struct Locked {
     pub others: i8,
 }
 
+/// An entry of the hot tier: a value, and the words under which it was stored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Entry {
     pub value: u8,
@@ -189,6 +194,7 @@ pub enum MarkProgress {
     HalfUndone,
 }
 
+/// The slot that a mark of the whole cache has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum MarkedOn {
     #[default]
@@ -210,6 +216,7 @@ pub struct DirtyCache {
     pub locked: bool,
 }
 
+/// The definition change that the transaction has made and not yet committed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Ddl {
     #[default]
@@ -250,6 +257,7 @@ pub enum Phase {
     Done,
 }
 
+/// The state of one backend and its transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     /// The next operation of the script.
@@ -316,6 +324,7 @@ pub enum Violation {
     Stuck,
 }
 
+/// A state of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct State {
     pub table: Table,

@@ -73,6 +73,7 @@ pub enum FetcherKind {
     Client,
 }
 
+/// An actor of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
     Writer(MarkScope),
@@ -83,6 +84,7 @@ pub enum Actor {
     Fetcher(FetcherKind),
 }
 
+/// A configuration: its actors, its first state, and the clauses that it leaves out.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub name: &'static str,
@@ -161,6 +163,7 @@ pub fn all() -> Vec<Model> {
     models
 }
 
+/// The lease record of the key. A number is the actor that holds the lease.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Lease {
     #[default]
@@ -206,6 +209,7 @@ pub enum Phase {
     Done,
 }
 
+/// The state of one actor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,

@@ -49,6 +49,7 @@ pub enum Change {
     DropsTheCache,
 }
 
+/// How a fetcher stores, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FetcherKind {
     Leased,
@@ -57,6 +58,7 @@ pub enum FetcherKind {
     Memory,
 }
 
+/// An actor of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
     Preparer(Change),
@@ -68,6 +70,7 @@ pub enum Actor {
     Fetcher(FetcherKind),
 }
 
+/// A configuration: its actors, whether the server may restart, and the clauses that it leaves out.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub name: &'static str,
@@ -141,6 +144,7 @@ pub struct Counters {
     pub pending_writers: i8,
 }
 
+/// The record in shared memory that holds the marks of the prepared transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Record {
     #[default]
@@ -171,6 +175,7 @@ pub struct Transaction {
     pub removes: bool,
 }
 
+/// The lease record of an entry. A number is the actor that holds the lease.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Lease {
     #[default]
@@ -213,6 +218,7 @@ pub enum Phase {
     Done,
 }
 
+/// The state of one actor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,
@@ -226,6 +232,7 @@ pub struct Backend {
     pub token: [u8; 2],
 }
 
+/// The slot of the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Slot {
     pub there: bool,

@@ -17,6 +17,7 @@ clauses! {
     MarkVoids,
 }
 
+/// An actor of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
     /// Replays a change of the source, if the server is still in recovery.
@@ -34,6 +35,7 @@ pub enum Actor {
     Front,
 }
 
+/// A configuration: its actors, whether the cache depends on the source, and the clauses that it leaves out.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub actors: Vec<Actor>,
@@ -89,6 +91,7 @@ pub enum Phase {
     Done,
 }
 
+/// The entry of the memory cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
     /// The version of the source that the entry was made from.
@@ -98,6 +101,7 @@ pub struct Entry {
     pub in_recovery: bool,
 }
 
+/// The state of one actor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,

@@ -46,6 +46,7 @@ pub enum Change {
     Prepared,
 }
 
+/// An actor of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
     Writer(Change),
@@ -65,6 +66,7 @@ pub enum Request {
     Ping,
 }
 
+/// A configuration: its actors, the client's requests, its first state, and the clauses that it leaves out.
 #[derive(Clone, Debug)]
 pub struct Model {
     pub name: &'static str,
@@ -181,6 +183,7 @@ pub enum Phase {
     Done,
 }
 
+/// The state of one actor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,
@@ -192,6 +195,7 @@ pub struct Backend {
     pub read: u8,
 }
 
+/// The record of the prepared transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Record {
     #[default]

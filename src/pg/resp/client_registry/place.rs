@@ -66,6 +66,7 @@ const TEXTS: [usize; 7] = [3, 8, 8, 4, 4, 14, 14];
 /// The size of [`Shown`] in words.
 const WORDS: usize = NUMBERS + 3 + 8 + 8 + 4 + 4 + 14 + 14;
 
+/// The place of a client in shared memory.
 #[repr(C)]
 pub(super) struct Place {
     /// The index of the client's network process plus 1; 0 if the place is free.

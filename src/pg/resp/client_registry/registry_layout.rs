@@ -48,6 +48,7 @@ pub(super) const FIGURES: usize = Counter::CpuSystem as usize + 1;
 /// The values of all counters, indexed by [`Counter`].
 pub type Counters = [u64; FIGURES];
 
+/// The state and the counters of one network process.
 #[repr(C, align(64))]
 pub(super) struct NetworkProcess {
     /// The process id; 0 if no process runs.
@@ -92,6 +93,7 @@ impl NetworkProcess {
     }
 }
 
+/// The part of the client registry that concerns all clients.
 #[repr(C)]
 pub(super) struct Head {
     pub(super) database: AtomicU32,
