@@ -313,8 +313,8 @@ impl Launcher {
         })
     }
 
-    /// Returns when a database is due. A database without the extension is due again only after [`LOOK_AGAIN`], which
-    /// is long.
+    /// Returns when a database is due. A database without the extension is due again only after [`LOOK_AGAIN`], or on a
+    /// standby after [`LOOK_AGAIN_ON_STANDBY`].
     fn due_at(&self, known: &Known) -> Instant {
         let again = match session::in_recovery() {
             true => LOOK_AGAIN_ON_STANDBY,

@@ -171,7 +171,8 @@ impl TierHandle {
     }
 
     /// Stores an entry in the tier's format, which was built for one version of the cache. Returns false if the cache
-    /// has another version, or if `still` returned false.
+    /// has another version, or if `still` returned false; otherwise true, even if the entry only counts as stored and
+    /// evicted.
     pub fn put_record(
         &self,
         cache: &Cache,

@@ -104,7 +104,7 @@ struct Transaction {
     children: Vec<(Oid, Oid)>,
     /// Caches that became partitions, or stopped being partitions.
     placed: Vec<Oid>,
-    /// Keys of memory caches, by cache, that this session has stored since it last noted them.
+    /// Keys of memory caches, by cache, that this session has stored after their last note.
     stored: HashMap<u32, HashSet<Box<[u8]>>>,
     /// Whether the notes were processed at the end of the transaction. That end may be a PREPARE TRANSACTION that is
     /// about to be refused.

@@ -222,13 +222,15 @@ pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
     }
 }
 
-/// Runs statements as the relation's owner for as long as this value lives.
+/// Runs statements as another role for as long as this value lives: as a relation's owner, or with
+/// [`AsOwner::of_function`] as a function's owner.
 ///
-/// It serves two cases. First, Postgres requires SELECT for `DELETE ... WHERE key = $1`, while `cache_delete` promises
-/// to require only DELETE. Second, a sweep over all caches must not run their triggers with the sweeper's rights. The
-/// caller's own privilege is checked before, and the statement contains no text from the caller. Triggers on the table
-/// then run as the owner, as they do when a foreign key cascades, but under a fixed search_path, so that the caller's
-/// schemas cannot supply unqualified names. Must not be used if row-level security applies to the caller.
+/// The relation's owner is needed in two cases. First, Postgres requires SELECT for `DELETE ... WHERE key = $1`, while
+/// `cache_delete` promises to require only DELETE. Second, a sweep over all caches must not run their triggers with the
+/// sweeper's rights. The caller's own privilege is checked before, and the statement contains no text from the caller.
+/// Triggers on the table then run as the owner, as they do when a foreign key cascades, but under a fixed search_path,
+/// so that the caller's schemas cannot supply unqualified names. Must not be used if row-level security applies to the
+/// caller.
 ///
 /// A role with the TRIGGER privilege may have created a trigger, and that trigger's code would run as the owner. So
 /// `trigger_trust` checks the triggers before any row is removed as the owner.

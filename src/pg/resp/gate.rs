@@ -80,7 +80,7 @@ impl Gate {
         alone.compare_exchange(mark, 0, SeqCst, Relaxed).ok();
     }
 
-    /// Enters the gate. Waits while another process has exclusive use.
+    /// Enters the gate. Waits while another process has exclusive use, unless this process is requested to exit.
     #[inline]
     pub fn enter(self) -> Entered {
         loop {
@@ -95,7 +95,8 @@ impl Gate {
         }
     }
 
-    /// Claims exclusive use, and waits until all other processes are outside. The caller is inside.
+    /// Claims exclusive use, and waits until all other processes are outside. The caller is inside. Stops waiting if
+    /// this process is requested to exit.
     pub fn alone(self) -> Alone {
         let mark = self.mark();
         let alone = &self.shared.alone;

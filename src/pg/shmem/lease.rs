@@ -249,9 +249,9 @@ impl<'l> Partition<'l> {
             .filter(|record| record.id.load(Relaxed) == id)
     }
 
-    /// Takes the lease of a hash; returns Busy if another session holds it. Takes over a lease past its deadline,
-    /// unless the value is already written and the claim respects that; a doomed lease, unless the claim is doomed,
-    /// too; and a lease under which this process has itself stored a value.
+    /// Takes the lease of a hash. Returns Busy if another session holds it, and Full if no record can be used. Takes
+    /// over a lease past its deadline, unless the value is already written and the claim respects that; a doomed lease,
+    /// unless the claim is doomed, too; and a lease under which this process has itself stored a value.
     pub fn request(&self, hash: u64, claim: &Claim) -> LeaseOutcome {
         if let Some(record) = self.find(hash) {
             let other = record.as_other();
@@ -274,8 +274,8 @@ impl<'l> Partition<'l> {
         LeaseOutcome::Won
     }
 
-    /// Takes the record of another key whose lease is past its deadline. If the role has used up its share, takes only
-    /// a record of the same role. Returns Full if no record qualifies.
+    /// Takes the record of another key whose lease is past its deadline and whose value is not yet written. If the role
+    /// has used up its share, takes only a record of the same role. Returns Full if no record qualifies.
     fn take_over_expired(&self, hash: u64, claim: &Claim) -> LeaseOutcome {
         let any = !has_share(self.records, claim.role);
         let expired = |record: &&LeaseRecord| {

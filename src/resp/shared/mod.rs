@@ -232,7 +232,7 @@ impl Core {
         }
     }
 
-    /// Disconnects the clients whose disconnection another process has requested.
+    /// Disconnects the clients that another process wants to disconnect (CLIENT KILL).
     pub fn end_requested(&mut self) {
         if !self.registry.has_ends(self.number) {
             return;

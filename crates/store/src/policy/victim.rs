@@ -1,8 +1,8 @@
 //! Chooses victims: the partition that gives pages, and the queue that loses the next entry.
 //!
-//! This file chooses partitions so that their many small queues behave like one large queue. Its functions hold no
-//! lock, and other processes may change the words that they read, so the results are hints. `eviction.rs` removes the
-//! entries.
+//! This file chooses partitions so that their many small queues behave like one large queue. The functions of `Region`
+//! hold no lock, and other processes may change the words that they read, so their results are hints. `eviction.rs`
+//! removes the entries.
 
 use core::sync::atomic::Ordering::Relaxed;
 
