@@ -48,8 +48,8 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
 
 /// Sweeps all caches of the database that the caller may delete from. Skips a cache that is locked against writers or
 /// no longer works as a cache. Skips a cache whose sweep raises an error, with a warning. Each cache gets an equal
-/// share of `max_rows`. Caches that have more expired rows get the unused shares. Returns the number of expired rows that
-/// it removed.
+/// share of `max_rows`. Caches that have more expired rows get the unused shares. Returns the number of removed
+/// rows.
 pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
     if !database::has_extension() {
         return Err(Error::OlderExtension);

@@ -94,8 +94,9 @@ impl PartitionMut<'_> {
         self.entries() < MIN_ENTRIES_FOR_OWN_POLICY && self.region().layout.partitions > 1
     }
 
-    /// Returns whether the small queue holds more than its share. With few entries in this partition (large values),
-    /// the shares of the whole tier decide, because a small queue of three entries cannot hold five percent.
+    /// Returns whether the small queue holds more than its share. If one queue is empty, only the other can give an
+    /// entry: returns true if the main queue is empty. With few entries in this partition (large values), the shares of
+    /// the whole tier decide, because a small queue of three entries cannot hold five percent.
     pub(crate) fn small_exceeds_its_share(&self) -> bool {
         if self.field(partition_word::SMALL + queue_word::COUNT) == 0
             || self.field(partition_word::MAIN + queue_word::COUNT) == 0
