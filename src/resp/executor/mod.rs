@@ -1,5 +1,5 @@
 //! An executor process: does the work of network processes that may have to wait. It answers catalog requests, each in
-//! a transaction of its own, and runs commands on tables.
+//! a separate transaction, and runs commands on tables.
 //!
 //! One executor owns the quick lane: executor 0, until something holds it up and another executor takes the lane over.
 
@@ -19,15 +19,16 @@ use crate::resp::auth::{self, PermissionError};
 use crate::resp::executor::work::WorkRunner;
 use crate::resp::ipc::catalog_request::{CatalogRequest, CatalogResponse, WorkQueue};
 
-/// Longest wait for a catalog lock in the executor that owns the quick lane.
+/// The maximum wait for a lock: for the count of a table's entries in any executor, and for all other requests in the
+/// executor of the quick lane.
 const QUICK: Duration = Duration::from_millis(10);
-/// The executor of the quick lane hashes a password only if no other executor can. Then it does other work for this
-/// many times as long as the hash took.
+/// The executor of the quick lane hashes a password only if no other executor can. After the hash it does only other
+/// work, for this many times as long as the hash took.
 const REST_OF_HASH: u32 = 3;
 /// Idle time after which statistics are reported.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// Runs an executor until it is asked to end.
+/// Runs an executor until its end is requested.
 pub fn run(number: usize) {
     let Some(queue) = WorkQueue::of_server() else {
         background::end(0);
@@ -115,8 +116,8 @@ impl Executor {
         worked
     }
 
-    /// Wakes another executor for the rest of the work, before this executor begins work that may take long: network
-    /// processes may have woken only this executor for all of it.
+    /// Wakes another executor for the remaining work, before this executor begins work that may take long. Network
+    /// processes may have woken only this executor, so without this call the remaining work would wait for it.
     fn share_rest(&self) {
         if self.runner.has_slow() || self.runner.has_requests() {
             self.queue.processes.wake_slow();
@@ -126,7 +127,7 @@ impl Executor {
     fn answer(&mut self, asked: TakenRequest<CatalogRequest>) {
         let since = Instant::now();
         let has_slow = self.has_slow();
-        // INFO shows no count rather than making this executor wait for a lock.
+        // If the table is locked, INFO shows no count; an executor must not wait for a lock only to count entries.
         let is_count = matches!(asked.request, CatalogRequest::Entries { .. });
         let patience = (!has_slow || is_count).then_some(QUICK);
         let answered = match (answer(&asked.request, patience), &asked.request) {
@@ -185,8 +186,8 @@ impl Executor {
         self.has_slow() || !self.queue.processes.has_idle_slow()
     }
 
-    /// Returns how long the executor of the quick lane still leaves alone the requests that may take long. None: no
-    /// such request waits, or another executor takes it.
+    /// Returns how long the executor of the quick lane still takes no request that may take long. Returns None if no
+    /// such request waits, or if another executor takes it.
     fn until_slow(&self) -> Option<Duration> {
         let waits = !self.has_slow()
             && self.may_answer()
@@ -202,8 +203,8 @@ impl Executor {
         lanes.find_map(|lane| self.queue.requests.take(lane, self.number))
     }
 
-    /// Returns the lanes of requests from which this executor takes, the most urgent one first. The executor of the
-    /// quick lane takes no request that has met a lock, and few requests with a password.
+    /// Returns the lanes from which this executor takes catalog requests, the most urgent lane first. The executor of
+    /// the quick lane takes no request that had to wait for a lock, and few requests with a password.
     fn lanes(&self) -> impl Iterator<Item = Lane> + use<> {
         let has_slow = self.has_slow();
         let takes_slow = has_slow || Instant::now() >= self.next_slow;
@@ -260,7 +261,7 @@ fn answer(
         None => background::in_transaction(work),
         Some(patience) => as_role::within(patience, || background::in_transaction(work)),
     };
-    // A cancel from outside cannot be meant for a client of this protocol, so try once more.
+    // A cancel request from a SQL session cannot be meant for a Redis client, so try once more.
     ask().or_else(|failure| match failure.cancelled && !failure.locked {
         true => ask(),
         false => Err(failure),

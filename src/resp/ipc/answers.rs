@@ -1,7 +1,7 @@
-//! Answers of executors that a network process keeps, and the clients that wait for them.
+//! Keeps the answers of executors in a network process, and the clients that wait for them.
 //!
-//! Guards three rules. An answer counts only while its [`Standing`] holds. All clients that need the same answer wait
-//! for one request. A failure is returned once; the next client requests the answer again.
+//! Three rules apply. An answer counts only while its [`Standing`] holds. All clients that need the same answer wait
+//! for one request. A failure is returned only once: the next client that needs the answer requests it again.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -23,13 +23,13 @@ const MOST: usize = 10_000;
 pub trait Question: Copy + Eq + Hash {
     type Value: Copy;
     type Standing: Standing;
-    /// The bit that marks the tickets of this kind of question. Tickets of permissions have bit 63, and tickets of
+    /// The bit that is set in the tickets of this kind of question. Tickets of permissions have bit 63, and tickets of
     /// authentications have none of these bits.
     const TAG: u64;
 
     fn request(self) -> CatalogRequest;
 
-    /// Returns the value in an answer. None: the executor has failed.
+    /// Returns the value in an answer, or None if the executor has failed.
     fn value(answer: &CatalogResponse) -> Option<Self::Value>;
 }
 
@@ -37,7 +37,7 @@ pub trait Question: Copy + Eq + Hash {
 pub trait Standing: Copy {
     fn now() -> Self;
 
-    /// Returns the validity of an answer whose request was sent at `asked`. None: the answer no longer counts.
+    /// Returns the validity of an answer whose request was sent at `asked`, or None if the answer no longer counts.
     fn of_answer(asked: Self) -> Option<Self>;
 
     fn holds(self) -> bool;
@@ -76,7 +76,7 @@ impl Standing for Fresh {
     }
 }
 
-/// The server privileges of a role: to see all clients, to end those of other roles, to reset counters.
+/// The server privileges of a role: to see all clients, to end clients of other roles, and to reset counters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PrivilegesOf(pub Oid);
 
@@ -144,7 +144,7 @@ enum Known<Q: Question> {
         since: Q::Standing,
         waiting: Vec<u64>,
     },
-    /// The answer. None: the executor has failed.
+    /// The answer. None means that the executor has failed.
     Answered(Q::Standing, Option<Q::Value>),
 }
 
@@ -166,7 +166,7 @@ impl<Q: Question> Default for Answers<Q> {
 }
 
 impl<Q: Question> Answers<Q> {
-    /// Takes an answer, and returns the clients that wait for it. None: the ticket is of another kind.
+    /// Takes an answer, and returns the clients that wait for it. Returns None if the ticket is of another kind.
     pub fn answered(&mut self, ticket: u64, answer: &CatalogResponse) -> Option<Vec<u64>> {
         if ticket & !u64::from(u32::MAX) != Q::TAG {
             return None;
@@ -184,8 +184,8 @@ impl<Q: Question> Answers<Q> {
         Some(waiting)
     }
 
-    /// Returns the answer if it is known. None: the executor has failed. If it is not known, returns an error, and the
-    /// client is woken when the answer arrives.
+    /// Returns the answer if it is known, and None if the executor has failed. If the answer is not known, requests it
+    /// and returns an error; the client is woken when the answer arrives.
     pub fn look_up(
         &mut self,
         queue: &WorkQueue,

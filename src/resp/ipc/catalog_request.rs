@@ -1,5 +1,5 @@
-//! Requests to executors and their answers, as plain data that passes through shared memory. How an answer is found
-//! is in `auth`. Every type here is `Copy` and of fixed size; a pointer would be meaningless in the other process.
+//! Requests to executors and their answers, as plain data that passes through shared memory. `auth` finds the answers.
+//! Every type here is `Copy` and contains no pointer, because a pointer would be meaningless in the other process.
 
 use pgrx::pg_sys::Oid;
 
@@ -28,7 +28,7 @@ pub type Password = Short<4096>;
     reason = "it lies in a place of shared memory, which has room for the largest"
 )]
 pub enum CatalogRequest {
-    /// Whether a client is this role: by its password, or by a line of pg_hba.conf that needs none.
+    /// Whether a client may act as this role, by its password or by a line of pg_hba.conf that needs no password.
     Authenticate {
         user: RoleName,
         password: Option<Password>,

@@ -1,8 +1,8 @@
-//! Requests from network processes to executors: catalog requests and their cached answers, and batches of commands
-//! that are offloaded. The shared memory between the processes is not here but in `crate::pg::resp::work_queue`.
+//! Sends requests from network processes to executors: catalog requests, whose answers are cached, and batches of
+//! commands. The queue in shared memory through which they pass is `crate::pg::resp::work_queue`.
 //!
-//! Guards that an answer counts only until an invalidation message makes it doubtful; otherwise a client would keep a
-//! revoked privilege.
+//! An answer must count only until an invalidation message makes it doubtful; otherwise a client would keep a revoked
+//! privilege.
 
 pub mod answers;
 pub mod catalog_request;
@@ -31,7 +31,7 @@ impl Catalog {
         }
     }
 
-    /// Takes an answer, and returns the clients that wait for it. None: it is the answer to an authentication.
+    /// Takes an answer, and returns the clients that wait for it. Returns None for the answer to an authentication.
     pub fn answered(
         &mut self,
         queue: &WorkQueue,

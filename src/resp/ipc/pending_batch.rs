@@ -1,7 +1,7 @@
 //! The commands that a network process offloads to executors: a client's batch before it is submitted, and the places
 //! of the work queue. The queue in shared memory is `pg::resp::work_queue`.
 //!
-//! Guards that offloaded work does not stall: if no executor takes work from a lane for 20 ms, other executors are
+//! Keeps offloaded work from stalling: if work waits in a lane and no executor takes any for 20 ms, other executors are
 //! woken for it.
 
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::resp::ipc::permission_cache::Permission;
 /// The time without progress after which a lane counts as stalled.
 const STALLED: Duration = Duration::from_millis(20);
 
-/// Bytes of requests that relations with a batch in the queue leave to other relations.
+/// The bytes of the queue that are reserved for relations without a batch in the queue.
 const KEPT: usize = 2 << 20;
 
 /// Commands of one client's pipeline that are offloaded together.
@@ -33,7 +33,7 @@ pub struct PendingBatch {
     pub commands: u32,
     /// Whether no other command may join the batch.
     pub is_full: bool,
-    /// The requests, if they are not in the client's input: those of a MULTI.
+    /// The requests that a MULTI has collected. None means that the requests are in the client's input.
     pub collected: Option<Vec<u8>>,
 }
 
@@ -42,9 +42,10 @@ pub struct WorkSubmitter {
     pub work_queue: WorkQueue,
     free: Vec<Free>,
     watched: [Watched; 4],
-    /// The relation of the batch in each place of this process; 0: the place holds no batch.
+    /// The relation of the batch in each place of this process, or 0 if the place holds no batch.
     held: [u32; PLACES],
-    /// Whether work was added to the quick lane, and to the slow one, since executors were last woken.
+    /// Whether work was added to the quick lane, and whether work was added to any other lane, since executors were
+    /// last woken.
     pub untold: (bool, bool),
 }
 
@@ -60,8 +61,8 @@ impl WorkSubmitter {
     }
 
     /// Checks whether executors take the work that waits in the lanes. If the executor of the quick lane takes none,
-    /// because a standby or a disk holds it up, another executor takes over the lane. For any other lane an idle
-    /// executor is woken: the one that was woken before may have met a standby, or may have ended.
+    /// because a standby or a disk holds it up, another executor takes over the lane. For any other lane it wakes an
+    /// idle executor, because the executor that was woken earlier may be waiting for a standby or may have ended.
     pub fn look_at_lanes(&mut self) {
         for watched in &mut self.watched {
             if watched.is_stalled(&self.work_queue) {
@@ -73,14 +74,14 @@ impl WorkSubmitter {
         }
     }
 
-    /// Returns the moment of the next check.
+    /// Returns the time of the next check, or None if no work waited at the last check.
     pub fn next_look(&self) -> Option<Instant> {
         let since = self.watched.iter().filter_map(|watched| watched.since);
         since.min().map(|(since, _)| since + STALLED)
     }
 
     /// Returns whether a place is free for a batch on this relation. A relation whose batches wait for a lock must not
-    /// take all places. So the last quarter is for relations that hold no place.
+    /// take all places, so the last quarter of the places is reserved for relations that hold none.
     pub fn has_room(&self, relation: Oid) -> bool {
         let is_scarce = self.free.len() <= BATCHES / 4;
         !is_scarce || !self.free.is_empty() && !self.holds_place(relation)
@@ -90,7 +91,7 @@ impl WorkSubmitter {
         self.held.contains(&relation.to_u32())
     }
 
-    /// Submits a batch. Returns the number of its place. None: the queue has no room now.
+    /// Submits a batch. Returns the number of its place, or None if the queue has no room now.
     pub fn hand(&mut self, handed: Handed, lane: Lane, requests: &[u8]) -> Option<u32> {
         let relation = handed.relation;
         let leaves_room = self.work_queue.batches.leaves_room(requests, KEPT);
@@ -128,7 +129,8 @@ impl WorkSubmitter {
 /// A lane whose progress is watched.
 struct Watched {
     lane: Lane,
-    /// The moment of the last observed progress, and the number of batches taken before it.
+    /// The time of the last observed progress, and the number of batches or requests that executors had taken from the
+    /// lane by then.
     since: Option<(Instant, u64)>,
 }
 
@@ -137,7 +139,7 @@ impl Watched {
         Watched { lane, since: None }
     }
 
-    /// Returns whether work has waited for 20 ms without any being taken. Returns true again only after another 20 ms.
+    /// Returns whether work waits and none was taken for 20 ms. Returns true at most once in 20 ms.
     fn is_stalled(&mut self, work_queue: &WorkQueue) -> bool {
         if work_queue.places.waiting(self.lane) == 0 {
             self.since = None;

@@ -1,13 +1,13 @@
-//! The permissions that a network process knows: a cache and the privileges of a role on it, as an executor found
-//! them.
+//! Keeps the permissions that a network process knows. A permission is a cache and the privileges of a role on it, as
+//! an executor has found them.
 //!
-//! Guards that no doubtful permission counts: a changed relation, schema or role voids the permissions that depend on
-//! it, and they are requested again. Each transaction that serves clients accepts invalidation messages at its
-//! beginning, after the clients' input was read. So a REVOKE applies to all commands that a client sends after it.
+//! No doubtful permission may count: a changed relation, schema or role voids the permissions that depend on it, and
+//! they are requested again. Each transaction that serves clients accepts invalidation messages at its beginning, after
+//! the clients' input was read. So a REVOKE applies to all commands that a client sends after it.
 //!
-//! An answer may be outdated when it arrives, because the catalogs may change after the executor has read them. So it
-//! counts only if no message has arrived since the request, or none for its relation and for roles. The relation is
-//! watched after the first answer.
+//! An answer may be outdated when it arrives, because the catalogs may change after the executor has read them. So an
+//! answer counts only if no message has arrived since its request. From the first answer on, the relation is watched,
+//! and later answers count if no message has arrived for the relation or for roles.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -32,7 +32,7 @@ const TICKET: u64 = 1 << 63;
 /// limit.
 const MOST: usize = 10_000;
 
-/// Returns whether the permission is unknown because another session has the cache locked.
+/// Returns whether the answer names no permission because another session has locked the cache.
 pub fn is_locked(answer: &CatalogResponse) -> bool {
     matches!(
         answer,
@@ -43,9 +43,9 @@ pub fn is_locked(answer: &CatalogResponse) -> bool {
 /// The privileges of a role on a cache.
 pub struct Permission {
     pub target: Target,
-    /// For a table cache: whether a network process may look for copies of its entries.
+    /// For a table cache, whether a network process may look for copies of its entries.
     pub may_be_hot: bool,
-    /// For a table cache: whether a command on it may run user-defined code.
+    /// For a table cache, whether a command on it may run user-defined code.
     pub runs_user_code: bool,
     roles: Roles,
     /// The time until which the role's password is valid.
@@ -54,8 +54,8 @@ pub struct Permission {
 }
 
 impl Permission {
-    /// Returns whether a client may be notified of keys that it has not read, and can recognize them. False for a table
-    /// cache if policies hide rows, or if a key can be written in several ways.
+    /// Returns whether a client may learn the keys of entries that it has not read, and can recognize them. Returns
+    /// false for a table cache if policies hide rows, or if a key can be written in several ways.
     pub fn may_send_keys(&self) -> bool {
         !self.target.is_table() || self.may_be_hot
     }
@@ -83,7 +83,7 @@ impl Permission {
 /// Why the permission is unknown.
 #[derive(Clone, Copy)]
 pub enum NotPermitted {
-    /// An executor was asked for it. The client is woken when the answer arrives.
+    /// The permission was requested from an executor. The client is woken when the answer arrives.
     Asked,
     /// The queue of requests is full; the client tries again.
     NoPlace,
@@ -106,7 +106,7 @@ struct Asking {
     since: Everything,
     roles: Roles,
     named: u64,
-    /// The cache of a doubtful answer, which is watched since the answer arrived.
+    /// The cache of an earlier, doubtful answer; it has been watched since that answer arrived.
     watched: Option<Rc<Cache>>,
     tries: u32,
     waiting: Vec<u64>,
@@ -118,11 +118,11 @@ pub struct PermissionCache {
     entries: HashMap<Place, Entry>,
     tickets: HashMap<u64, Place>,
     names: Vec<CacheName>,
-    /// The number of times that the names have changed: an answer under earlier names counts for no database.
+    /// The number of times that the names have changed. An answer to a request under earlier names does not count.
     named: u64,
     /// The relation of each database when its permission was last found.
     relations: HashMap<u32, Oid>,
-    /// Whether a database has become another cache since the last [`PermissionCache::take_moved`].
+    /// Whether a database number has come to mean another cache since the last [`PermissionCache::take_moved`].
     moved: bool,
     next: u64,
 }
@@ -141,7 +141,8 @@ impl PermissionCache {
         }
     }
 
-    /// Sets the names of the caches, in the order of their databases. Permissions under earlier names are voided.
+    /// Sets the names of the caches, in the order of their database numbers. If the names differ from the earlier
+    /// names, voids all permissions.
     pub fn set_names(&mut self, names: Vec<CacheName>) {
         let mut pairs = std::iter::zip(&self.names, &names);
         let keeps = self.names.len() <= names.len()
@@ -155,7 +156,7 @@ impl PermissionCache {
         self.names = names;
     }
 
-    /// Returns whether a database has become another cache since the last call.
+    /// Returns whether a database number has come to mean another cache since the last call.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
@@ -269,7 +270,7 @@ impl PermissionCache {
         true
     }
 
-    /// Takes an answer, and returns the clients that continue. None: the ticket is not one of a permission.
+    /// Takes an answer, and returns the clients that continue. Returns None if the ticket is not for a permission.
     pub fn answered(
         &mut self,
         queue: &WorkQueue,
@@ -291,7 +292,7 @@ impl PermissionCache {
         let Some((place, asking)) = asked else {
             return Some(Vec::new());
         };
-        // The permission stays unknown: the clients that wait for it request it again, after a delay.
+        // The permission stays unknown. The clients that wait for it request it again after a delay.
         if is_locked(answer) || asking.named != self.named {
             return Some(asking.waiting);
         }
@@ -355,7 +356,7 @@ impl PermissionCache {
     }
 
     /// Returns the cache of a permission. Only one object of each relation is watched, so permissions that hold another
-    /// object are voided: they would not be notified of changes any more.
+    /// object are voided: nothing would tell them of changes.
     fn adopt(&mut self, decision: &FoundPermission) -> Rc<Cache> {
         let cache = registry::adopt(
             decision.relation,

@@ -1,9 +1,9 @@
 //! Chooses the network process that serves a new connection. The first network process accepts all connections and
 //! passes each, before it reads a byte, to the process with the fewest clients, which may be itself.
 //!
-//! It claims a place in the client registry before it passes a connection on. So it knows how many clients each process
-//! has, including those on their way, and the connection limit holds for all processes together. A network process that
-//! ends loses the connections on their way to it; its successor releases their places.
+//! The first process claims a place in the client registry before it passes a connection on. So it knows how many
+//! clients each process has, including connections on their way, and the connection limit holds for all processes
+//! together. A network process that ends loses the connections on their way to it; its successor releases their places.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -19,7 +19,7 @@ use crate::pg::resp::client_registry::{Claimed, ClientRegistry};
 use crate::pg::resp::fd_passing::{Inbox, Outbox};
 use crate::pg::session::failure;
 
-/// Pause before the next attempt to open an inbox.
+/// The pause before the next attempt to open the inbox or outbox.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
 
 /// The endpoints with which a network process passes connections on, or receives them.
@@ -52,7 +52,7 @@ impl Balancer {
         self.number == 0
     }
 
-    /// Returns when to try again to open the inbox or outbox. None: nothing is to be opened.
+    /// Returns when to try again to open this process's inbox or outbox, or None if it is open or not needed.
     pub fn next_open(&self) -> Option<Instant> {
         let is_open = match self.is_first() {
             true => self.outbox.is_some() || self.all == 1,
@@ -94,7 +94,7 @@ impl Balancer {
         self.is_first() || self.inbox.is_some()
     }
 
-    /// Returns the network processes that accept a client now, the one with the fewest clients first.
+    /// Returns the network processes that accept a client now, in ascending order of their numbers of clients.
     pub fn by_load(&self, registry: &ClientRegistry) -> Vec<usize> {
         let all = 0..if self.outbox.is_some() { self.all } else { 1 };
         let mut open: Vec<(u64, usize)> = all
@@ -104,7 +104,7 @@ impl Balancer {
         open.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Passes a connection to another network process, for which its place was claimed.
+    /// Passes a connection to another network process, for which a place in the client registry was claimed.
     pub fn hand(&self, number: usize, place: u64, socket: &Socket) -> io::Result<()> {
         match &self.outbox {
             Some(outbox) => outbox.send(number, place, socket.as_fd()),
@@ -112,7 +112,8 @@ impl Balancer {
         }
     }
 
-    /// Returns the next connection from the first network process, and its place. None: no connection waits.
+    /// Returns the next connection from the first network process, and its place in the client registry. Returns None
+    /// if no connection waits.
     pub fn take(&mut self, registry: &ClientRegistry) -> Option<(Socket, Claimed)> {
         loop {
             let handed = match self.inbox.as_ref()?.take() {

@@ -1,7 +1,7 @@
-//! The event loop of a network process. A network process owns its clients' connections; the first one also owns the
-//! listeners. It answers each request that needs no wait, and offloads the rest to executors.
+//! The event loop of a network process. Each network process owns the connections of its clients, answers each request
+//! that needs no wait, and offloads all other requests to executors. The first network process also owns the listeners.
 //!
-//! One iteration (a turn) sleeps if no work is left, takes answers and new connections, and then serves the clients
+//! One iteration (a turn) sleeps if there is no work, takes answers and new connections, and then serves the clients
 //! that have sent input, in rounds of a few clients. A round reads the input, begins a transaction, which accepts
 //! invalidation messages and reads no table, and serves each client within bounds.
 
@@ -38,7 +38,7 @@ use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::tracking;
 
-/// The number of events that one wait returns at most.
+/// The maximum number of events that one wait returns.
 const EVENTS: usize = 1024;
 /// Longest time that one transaction serves clients.
 const LONGEST_ROUND: Duration = Duration::from_millis(2);
@@ -82,7 +82,7 @@ struct NetworkProcess {
     said_full: bool,
 }
 
-/// Runs a network process until it is asked to end.
+/// Runs a network process until its end is requested.
 pub fn run(number: usize) {
     let Some(work_queue) = WorkQueue::of_server() else {
         background::end(0);
@@ -295,7 +295,7 @@ impl NetworkProcess {
         came
     }
 
-    /// Returns how long the process may sleep before work is due. None: it may sleep until an event arrives.
+    /// Returns how long the process may sleep before work is due. Returns None if it may sleep until an event arrives.
     fn pause(&mut self, pause_ends: Option<Instant>) -> Option<Duration> {
         let now = Instant::now();
         let looks = (self.core.clients.len() > 0).then_some(self.next_look);
@@ -503,7 +503,8 @@ impl NetworkProcess {
                 }
             });
             if let Err(error) = done {
-                // The client was dropped together with the error, because the end of its request is unknown.
+                // The error has dropped the client, whose connection could not be used any more, because the end of its
+                // request is unknown. Its entries in other structures are removed here.
                 if let Some((place, id)) = serving.get() {
                     self.core.clients.remove(place, id);
                     self.core.redirect_lost(id);

@@ -1,5 +1,5 @@
-//! The start of a connection: its first byte, which shows whether the client uses TLS, and then the steps of the TLS
-//! handshake.
+//! Starts a connection: reads its first byte, which shows whether the client uses TLS, and then takes the steps of the
+//! TLS handshake.
 //!
 //! A step may take a millisecond for a long RSA key. So after each step other clients get as much time as the step
 //! took, and handshakes take at most half of the network process's time.
@@ -14,8 +14,8 @@ use crate::resp::session::connection::{Connection, Wire};
 use crate::resp::session::progress::Progress;
 use crate::resp::shared::Core;
 
-/// Advances a connection that cannot receive requests yet. Returns its progress. None: the connection can receive
-/// requests.
+/// Advances a connection that cannot receive requests yet, and returns its progress. Returns None if the connection can
+/// receive requests.
 pub fn begin(core: &mut Core, client: &mut Connection) -> Option<Progress> {
     match &client.wire {
         Wire::Plain => None,

@@ -1,5 +1,5 @@
-//! Listens on TCP addresses and the unix socket. The network process opens the listeners, not the postmaster: all other
-//! processes of the server would inherit them from the postmaster and keep the port in use.
+//! Listens on TCP addresses and the unix socket. The first network process opens the listeners. If the postmaster
+//! opened them, all other processes of the server would inherit them and keep the port in use.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use crate::guc::resp as settings;
 use crate::pg::resp::system;
 use crate::resp::auth::{Peer, PeerAddress};
 
-/// The number of connections that the kernel is asked to queue between two turns; it may queue fewer.
+/// The number of connections that the kernel is asked to queue between two turns of the event loop; it may queue fewer.
 const BACKLOG: i32 = 4096;
 
 /// A socket that clients connect to.
@@ -29,7 +29,7 @@ pub struct Listener {
     pub ready: bool,
 }
 
-/// An accepted connection, prepared for its client.
+/// An accepted connection with its socket options set and its addresses known.
 pub struct Arrived {
     pub socket: Socket,
     pub peer: Peer,
@@ -116,7 +116,7 @@ impl Endpoint {
 fn listen_tcp(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     if address.is_ipv6() {
-        // IPv4 addresses have a listener of their own.
+        // IPv4 addresses have their own listener.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
@@ -125,8 +125,8 @@ fn listen_tcp(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Listens on a unix socket. Removes a socket file on which no process listens, which an earlier run has left. Touches
-/// no other file.
+/// Listens on a unix socket. Removes a socket file that an earlier run has left and on which no process listens.
+/// Touches no other file.
 fn listen_unix(path: &PathBuf) -> io::Result<(Socket, (PathBuf, u64, u64))> {
     if let Ok(found) = fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
@@ -153,7 +153,8 @@ fn listen_unix(path: &PathBuf) -> io::Result<(Socket, (PathBuf, u64, u64))> {
 }
 
 impl Listener {
-    /// Accepts the next connection. None: no connection can be accepted now.
+    /// Accepts the next connection. Returns None if no connection waits, or if the attempt must be repeated; only in
+    /// the second case does `ready` stay set.
     pub fn accept(&mut self) -> io::Result<Option<Socket>> {
         match self.socket.accept() {
             Ok((socket, _)) => Ok(Some(socket)),

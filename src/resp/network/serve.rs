@@ -1,5 +1,5 @@
-//! Serves one client for one turn: runs the commands in its input, within bounds of number, time and bytes of replies,
-//! and sends all replies at once. The bounds keep a client with a long pipeline from delaying other clients.
+//! Serves one client for one turn: runs the commands in its input and sends all replies at once. Bounds on the number
+//! of commands, on the time and on the bytes of replies keep a client with a long pipeline from delaying other clients.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::resp::shared::Core;
 use crate::resp::shared::client_permissions;
 use crate::resp::shared::tracking;
 
-/// The number of commands, and the time, after which a turn ends, so that other clients get their turns.
+/// The number of commands, and the time, after which a turn ends.
 const COMMANDS: u32 = 512;
 const LONGEST: Duration = Duration::from_micros(200);
 /// The number of commands after which a turn reads the clock.
@@ -34,7 +34,8 @@ const SEND: usize = 256 << 10;
 /// Serves a client that is ready, or whose input was read.
 pub fn serve(core: &mut Core, client: &mut Connection, read: &mut Read, now: Instant) -> Progress {
     match serve_once(core, client, read, now) {
-        // The last write did not fill the socket, so no event will report room in it: the client needs another turn.
+        // Replies are left, and the last write did not fill the socket. So no event will report room in the socket, and
+        // the client needs another turn.
         Progress::Done | Progress::Wait | Progress::Starve if client.may_send() => Progress::More,
         after => after,
     }
@@ -106,7 +107,7 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
 }
 
 /// Sends replies, and the client's pending messages. Sends invalidations before the replies, and again after the
-/// replies if the client may have read the value before it changed. Never sends a message inside of a reply.
+/// replies if the client may have read the value before it changed. Never sends a message inside a reply.
 fn send(
     core: &mut Core,
     client: &mut Connection,
@@ -145,7 +146,7 @@ fn turn_off(core: &mut Core, client: &mut Connection, replies: &mut Writer) -> P
     Progress::Close
 }
 
-/// Closes the connection once the last replies are sent.
+/// Returns the progress of a connection that is to be closed once the last replies are sent.
 fn leave(client: &Connection) -> Progress {
     match client.unsent() {
         0 => Progress::Close,
@@ -214,7 +215,8 @@ fn run_read(
     }
 }
 
-/// Returns the progress of a client after its requests. If all of them have run, the client may have sent more.
+/// Returns the progress of a client after its turn. If all its requests have run but the socket may hold more, the
+/// client needs another turn.
 fn after(client: &Connection, progress: Progress) -> Progress {
     match progress {
         Progress::Done if client.readable => Progress::More,
@@ -249,7 +251,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Returns whether one more command is within the bounds.
+    /// Counts a command, and returns whether it is within the bounds.
     fn goes_on(&mut self, replies: &Writer) -> bool {
         self.commands += 1;
         let look = self.commands.is_multiple_of(LOOK);
@@ -262,8 +264,8 @@ impl Turn {
     }
 }
 
-/// Runs the commands in a buffer, and offloads the commands for an executor. Returns how many bytes are finished.
-/// [`Progress::Done`] means that the rest is not a complete request.
+/// Runs the commands in a buffer, and offloads the commands for an executor. Returns the number of bytes whose requests
+/// are done. [`Progress::Done`] means that the rest is not a complete request.
 fn commands(
     core: &mut Core,
     client: &mut Connection,
@@ -272,8 +274,8 @@ fn commands(
     turn: &mut Turn,
     replies: &mut Writer,
 ) -> (usize, Progress) {
-    // An executor's reply that is already written must be sent before the invalidations that it needs, so these are
-    // settled after it.
+    // A client with prefixes is settled before its commands run. But if an executor's reply is already written, the
+    // invalidations must follow this reply, so the client is settled after the reply is sent.
     let settled = match replies.as_bytes().is_empty() {
         true => tracking::settle_before(core, client),
         false => Ok(()),
@@ -321,14 +323,14 @@ fn submit(
             .error(&[b"EXECABORT Transaction discarded because the server has no room for it now"]);
         return (input.at, Progress::More);
     }
-    // The requests are split again once there may be room.
+    // The requests are parsed again when the queue may have room.
     input.batch.clear();
     client.parser = Parser::new(Limits::new(core.limits.request));
     (pending.from, Progress::Starve)
 }
 
-/// The requests in a client's input. Most requests are split together before the turn; the parser splits long and
-/// unusual requests.
+/// The requests in a client's input. Most requests are split in one batch before they run; the parser splits long and
+/// unusual requests one by one.
 struct Requests<'a> {
     batch: &'a mut Batch,
     buffer: &'a [u8],
@@ -336,12 +338,12 @@ struct Requests<'a> {
     batch_at: usize,
     /// The position of the next request in the buffer.
     at: usize,
-    /// Whether the last request was split as a part of the batch.
+    /// Whether the last request was part of the batch.
     is_of_batch: bool,
 }
 
 impl Requests<'_> {
-    /// Returns the next request and its end in the buffer. None: the rest is not a complete request.
+    /// Returns the next request and its end in the buffer. Returns None if the rest is not a complete request.
     #[inline]
     fn next<'r>(
         &'r mut self,
@@ -378,7 +380,7 @@ impl Requests<'_> {
         Ok(request.map(|request| (request.args, self.at + request.used)))
     }
 
-    /// Returns the last request, which is unfinished, to the input: `next` returns it again.
+    /// Puts the last request back, because it is unfinished: `next` returns it again.
     fn again(&mut self, parser: &mut Parser) {
         match self.is_of_batch {
             true => self.batch.again(),
@@ -387,7 +389,7 @@ impl Requests<'_> {
     }
 }
 
-/// Runs requests until one cannot run now. Commands for an executor stay in the turn.
+/// Runs requests until one cannot run now. Collects the commands for an executor in the turn.
 fn requests(
     core: &mut Core,
     client: &mut Connection,
@@ -465,7 +467,8 @@ fn requests(
     }
 }
 
-/// Ends an answered command, whose request has `used` bytes and whose reply begins at `before`.
+/// Finishes an answered command, whose request has `used` bytes and whose reply begins at `before`: counts it, and
+/// removes the reply if the client wants none.
 fn end_command(
     core: &mut Core,
     session: &mut Session,
@@ -503,7 +506,8 @@ fn on_broken(
     replies: &mut Writer,
 ) -> Progress {
     match broken {
-        // A client that may get the default role without authentication may send more than an unauthenticated one.
+        // It is not known yet whether the client gets the default role without authentication. If it does, it may send
+        // longer requests than an unauthenticated client.
         Broken::UnauthenticatedCount | Broken::UnauthenticatedLength
             if session.login.implicit == Implicit::Unknown
                 && core.limits.default_role.is_some() =>
@@ -511,7 +515,7 @@ fn on_broken(
             *parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
             client_permissions::request_implicit(core, session)
         }
-        // The commands before the broken input run first.
+        // The commands before the invalid input run first.
         _ if has_pending => {
             *parser = Parser::new(Limits::new(core.limits.request));
             Progress::Done

@@ -1,12 +1,13 @@
-//! Commands on the entries of table caches, in a transaction of an executor process.
+//! Runs commands on the entries of table caches, in a transaction of an executor process.
 //!
 //! The commands run the same code as on memory caches (`commands`). This folder holds a table and its entries
-//! ([`open_table`]), and the walks over all entries, which a table needs in another form.
+//! ([`open_table`]), and the walks over all entries, which memory caches implement differently.
 //!
-//! Guards that a command behaves like the SQL function that does the same: its privileges, policies, triggers, locks,
-//! marks and notifications are those of `cache`.
+//! A command must behave like the SQL function that does the same: `cache` checks its privileges and policies, runs its
+//! triggers, takes its locks, and sets its marks and sends its notifications.
 //!
-//! A refused command has changed nothing. A command that fails later raises an error.
+//! A command that is refused has changed nothing, and returns its error. A command that fails after its first change
+//! raises a Postgres error, which rolls the transaction back.
 
 mod open_table;
 mod ordered_walks;

@@ -20,7 +20,7 @@ use crate::resp::commands::served::Served;
 /// A table cache in one transaction.
 pub struct Table {
     pub target: Target,
-    /// The cache under the lock that the transaction keeps until its end; set at the first change.
+    /// The cache, as read under the lock that the transaction keeps until its end. Set at the first change.
     pub changed: OnceCell<Rc<Cache>>,
     /// Whether the transaction may run user-defined code.
     alone: bool,
@@ -30,8 +30,8 @@ thread_local! {
     static SURPRISED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether a change was abandoned since the last call, because it would have run user-defined code that was
-/// unknown when the transaction began.
+/// Returns whether a change was abandoned since the last call, because the change would have run user-defined code that
+/// was unknown when the transaction began.
 pub fn take_surprise() -> bool {
     SURPRISED.take()
 }
@@ -60,8 +60,8 @@ impl Table {
         cache.runs_user_code()
     }
 
-    /// Returns whether a command may have run user-defined code, which may have been added while the command waited for
-    /// a lock.
+    /// Returns whether a finished command may have run user-defined code, including code that was added while the
+    /// command waited for a lock.
     pub fn has_run_user_code(&self) -> bool {
         let now = registry::remembered(self.relation());
         self.runs_user_code() || now.is_none_or(|cache| cache.runs_user_code())
@@ -96,8 +96,8 @@ impl Served for Rows<'_> {
 
     /// Takes the lock that lasts until the end of the transaction, at its first change. Checks the privileges again,
     /// because the session that held the lock may have revoked them. If the cache has received user-defined triggers or
-    /// policies during the wait, the transaction ends here: it lacks the settings that user-defined code needs, and may
-    /// be run again.
+    /// policies during the wait, the transaction ends here with an error: it lacks the settings that user-defined code
+    /// needs. The command may then run again in a transaction with these settings.
     fn open<'a>(&self, privileges: Privileges) -> Done<'a> {
         if self.opened().is_some() {
             return Ok(());

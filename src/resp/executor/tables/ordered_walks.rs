@@ -1,7 +1,7 @@
-//! Commands on all entries of a table: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB.
+//! Runs the commands on all entries of a table: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB.
 //!
-//! A scan walks the keys in their order. No key changes its place in that order, so the scan meets each key that exists
-//! from its start to its end. Its cursor names a key that is kept in shared memory.
+//! A scan walks the keys in their sort order, which never changes for a key. So the scan returns each key that exists
+//! from the scan's start to its end. The cursor stands for a key that is kept in shared memory.
 
 use pgcache_resp::{Failure, Scan, Writer, matches};
 use pgrx::PgLogLevel;
@@ -24,9 +24,9 @@ use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::entry_access::Call;
 use crate::resp::executor::tables::open_table::Table;
 
-/// The number of keys that one page holds, and that one SCAN reads, at most.
+/// The maximum number of keys that one page holds and one SCAN reads.
 const PAGE: usize = 10_000;
-/// The number of bytes of keys after which a SCAN replies.
+/// The number of bytes of keys after which a SCAN reads no more and replies.
 const LONGEST_REPLY: usize = 1 << 20;
 
 fn to_read<'a>(call: &Call<'_, Rows<'_>>, table: &Table) -> Done<'a, Reading> {
@@ -41,8 +41,8 @@ pub fn count<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> 
     Ok(())
 }
 
-/// Returns the prefix that all keys matching a pattern share; only keys with this prefix are read. Empty if the key
-/// type has no prefixes.
+/// Returns the prefix that all keys matching a pattern share; only keys with this prefix are read. The prefix is empty
+/// if the key type has no prefixes.
 fn prefix<'p>(reading: &Reading, pattern: &'p [u8]) -> &'p [u8] {
     let special = |byte: &u8| b"*?[\\".contains(byte);
     match reading.cache.key_type.is_text() {
@@ -51,7 +51,7 @@ fn prefix<'p>(reading: &Reading, pattern: &'p [u8]) -> &'p [u8] {
     }
 }
 
-/// Returns a page of keys after this one.
+/// Returns a page of keys that follow `after`.
 fn page<'a>(
     reading: &Reading,
     prefix: &[u8],
@@ -73,7 +73,7 @@ fn page<'a>(
     Ok(found)
 }
 
-/// Runs SCAN. COUNT bounds the keys that it reads, all of which begin with the pattern's prefix.
+/// Runs SCAN. COUNT bounds the number of keys that it reads, and all of these begin with the pattern's prefix.
 pub fn scan<'a>(
     call: &Call<'_, Rows<'_>>,
     table: &Table,
@@ -150,13 +150,13 @@ pub fn keys<'a>(
 }
 
 /// The number of random blocks from whose keys RANDOMKEY chooses. A table of at most this many blocks is read whole.
-/// With eight, a key of a sparse block is less than twice as likely as a key of a full block if half of the table is
-/// full.
+/// With eight blocks, and half of the table's blocks full, a key of a sparse block is chosen less than twice as often
+/// as a key of a full block.
 const SAMPLED: u64 = 8;
 /// The number of attempts to find random blocks that have keys.
 const ROUNDS: u32 = 8;
 
-/// Runs RANDOMKEY: returns any key of some random blocks.
+/// Runs RANDOMKEY: replies with a random key of some random blocks.
 pub fn random_key<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> Done<'a> {
     let reading = to_read(call, table)?;
     let key = match reading.is_out_of_reach() {
@@ -191,7 +191,7 @@ fn random_of(reading: &Reading) -> Option<Text> {
     }
     let chosen = random::number() % (found.len() as u64).max(1);
     found.get(chosen as usize).copied().or_else(|| {
-        // The table is nearly empty or partitioned: take the next key from a random block on.
+        // The table is nearly empty or partitioned: take the first key at or after a random block.
         let plan = reading.plan(Statement::KeyFrom);
         let from = |block| plan.run(&[Typed::address(block)], |output| output.text(0, 0));
         from((random::number() % blocks.max(1)) as u32).or_else(|| from(0))

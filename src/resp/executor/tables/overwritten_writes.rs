@@ -1,8 +1,8 @@
 //! Examines an EXEC on a table before its first command: which writes a later write overwrites, and whether the
 //! remaining writes are too many.
 //!
-//! Postgres keeps each version of a row until the transaction ends, and goes through all of them to find the last one.
-//! So n writes of one key take time and space of n squared.
+//! Postgres keeps each version of a row until the transaction ends, and goes through all versions to find the newest.
+//! So the time for n writes of one key grows with n squared.
 
 use std::collections::HashMap;
 
@@ -19,13 +19,13 @@ use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::entry_access::Call;
 use crate::resp::executor::tables::open_table::Table;
 
-/// The number of changes of one key that an EXEC may make at most. Overwritten changes do not count.
+/// The maximum number of changes that an EXEC may make to one key. Overwritten changes do not count.
 const MOST_CHANGES: u32 = 4096;
 /// The number of commands up to which an EXEC is not examined.
 pub const FEW: u32 = 64;
 
-/// The SETs of an EXEC that are not run, because a later SET overwrites the value before any command reads it. They are
-/// valid, so their reply is the same.
+/// The SETs of an EXEC that are not run, because a later SET overwrites the value before any command reads it. These
+/// SETs are valid, so they get the same reply as if they had run.
 #[derive(Default)]
 pub struct Plan {
     overwritten: Vec<bool>,
@@ -49,7 +49,7 @@ pub fn plan<'a, 'r>(
     let calls = [(0, table.call())];
     let mut budget = Budget::new(&calls, 0, guc::resp::max_request());
     let mut keys = Keys::default();
-    // Triggers and policies must see each change.
+    // Triggers and policies must see each change, so no write is left out if the table has any.
     let merges = !table.runs_user_code() && call.needs(Privileges::WRITE).is_ok();
     for args in requests {
         let number = plan.overwritten.len();
@@ -96,7 +96,7 @@ fn spelled<'a>(call: &Call<'_, Rows<'_>>, set: &Set<'a>) -> Done<'a, u64> {
     Ok(xxh3_64(entries.spelled(&key).unwrap_or_default()))
 }
 
-/// The keys met so far, by their hashes.
+/// The keys of the commands examined so far, by their hashes.
 #[derive(Default)]
 struct Keys {
     /// The last SET of each key, if no command has read it since.

@@ -1,4 +1,5 @@
-//! Fingerprints of entries for WATCH, and the locks with which EXEC keeps watched keys from changing.
+//! Computes the fingerprints of entries for WATCH, and takes the locks with which EXEC keeps watched keys from
+//! changing.
 
 use pgcache_store::NO_DEADLINE;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -17,7 +18,7 @@ use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::executor::tables::open_table::Table;
 
 /// Keeps other sessions from storing entries under these absent keys until the transaction ends. For a role without
-/// write privileges it locks nothing, so the commands after it may find entries that were stored after the check.
+/// write privileges it locks nothing, so the commands of the EXEC may find entries that were stored after the check.
 pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
     if keys.is_empty() || !table.target.privileges.has(Privileges::MOVE) {
         return Ok(());
@@ -36,8 +37,9 @@ pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
     Ok(())
 }
 
-/// Returns the fingerprint of the present entry under a key; another entry has another fingerprint. With `lock`, no
-/// other session changes the entry until the transaction ends. For a role without write privileges it locks nothing.
+/// Returns the fingerprint of the entry that a key has now; an entry with another value or deadline has another
+/// fingerprint. With `lock`, no other session changes the entry until the transaction ends; for a role without write
+/// privileges, `lock` has no effect.
 pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
     let call = table.call();
     let locks = lock && table.target.privileges.has(Privileges::MOVE);
@@ -63,7 +65,7 @@ fn number(seen: &EntryMeta, value: &[u8]) -> u64 {
 }
 
 /// Keeps other sessions from storing this key: stores a row and removes it at once, so that Postgres makes other
-/// writers of the key wait for this transaction. Needs no tier.
+/// writers of the key wait for this transaction. Used if there is no hot tier, because marks do not exist then.
 fn hold<'a>(table: &Table, rows: &Rows<'_>, key: &Option<HashedKey>) -> Done<'a> {
     let new = NewEntry::spelled(rows.smallest(), NO_DEADLINE);
     if rows.put(key, new, If::Absent)?

@@ -1,4 +1,4 @@
-//! The work that an executor takes from the work queue: a client's commands, and how they run in a transaction.
+//! Runs a job in a transaction. A job is a client's commands, which an executor has taken from the work queue.
 
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::commands::{self, watched_rows};
 use crate::resp::executor::tables::{self, Plan, Table};
 
-/// The number of bytes of requests up to which their memory is kept for the next jobs.
+/// The largest buffer of requests that is kept for the next jobs, in bytes.
 const KEPT: usize = 4 << 20;
 
 /// The requests of the jobs that were taken together.
@@ -28,7 +28,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Forgets all requests. Frees the memory of long ones.
+    /// Forgets all requests, and frees their memory if it is large.
     pub fn clear(&mut self) {
         if self.bytes.capacity() > KEPT {
             *self = Requests::default();
@@ -37,13 +37,13 @@ impl Requests {
         self.cuts.clear();
     }
 
-    /// Returns the bytes of all jobs.
+    /// Returns the number of bytes of all jobs.
     pub fn held(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Reads a job's bytes by `read`, and splits them into requests once for all uses. Returns the range of the bytes
-    /// and the range of the requests' numbers.
+    /// Reads a job's bytes with `read`, and splits them into requests, so that this is done only once for each job.
+    /// Returns the range of the bytes and the range of the requests' numbers.
     pub fn add(
         &mut self,
         work: Work,
@@ -54,7 +54,7 @@ impl Requests {
         let bytes = self.bytes.get(from..).unwrap_or_default();
         let first = match work {
             Work::Exec => watched_rows::read(bytes).map_or(bytes.len(), |head| head.length),
-            // The bytes of this job are no requests.
+            // The bytes of this job are not requests but the OIDs of tables.
             Work::Clear => bytes.len(),
             Work::Read | Work::Watch | Work::Write => 0,
         };
@@ -91,7 +91,7 @@ impl Requests {
 
 /// The commands of one client.
 pub struct Job {
-    /// The job's place in the work queue. None: the job is a part of another job.
+    /// The job's place in the work queue. None means that the job is a part of another job.
     pub taken: Option<Taken>,
     pub handed: Handed,
     /// Whether the job's commit waits for a synchronous standby.
@@ -100,7 +100,7 @@ pub struct Job {
     pub bytes: Range<usize>,
     /// The numbers of its requests in [`Requests`].
     pub cuts: Range<usize>,
-    /// The range of the replies in those of the transaction.
+    /// The range of the job's replies in the transaction's replies.
     pub replies: Range<usize>,
 }
 
@@ -108,10 +108,10 @@ pub struct Job {
 pub struct Tools {
     pub scratch: Scratch,
     pub replies: Writer,
-    /// The number of databases that a COPY in an EXEC may name. The network process has checked all commands outside of
-    /// an EXEC.
+    /// The number of databases that a COPY in an EXEC may name. For a COPY outside an EXEC, the network process has
+    /// checked the number.
     databases: usize,
-    /// Numbers of readers for each PUBLISH of an EXEC, the last one first.
+    /// For each PUBLISH of an EXEC, the number of clients that receive its message, in reverse order.
     readers: Vec<u32>,
 }
 
@@ -272,7 +272,7 @@ impl Tools {
         true
     }
 
-    /// Writes the replies to commands on a cache that does not exist any more.
+    /// Writes the replies to commands on a cache that no longer exists.
     pub fn gone(&mut self, handed: &Handed) -> Range<usize> {
         let from = self.replies.as_bytes().len();
         for _ in 0..replies_to(handed) {
@@ -332,11 +332,12 @@ impl Tools {
     }
 }
 
-/// The greatest length of the reply to a failed command. Messages of user-defined code may have any length.
+/// The maximum length of the reply to a failed command. A longer error message is cut, because messages of user-defined
+/// code may have any length.
 pub const LONGEST_FAILURE: usize = 2 << 10;
 const LONGEST_MESSAGE: usize = 1 << 10;
 
-/// Writes the replies to commands that took no effect, with Postgres' message. The message contains no key and no
+/// Writes the replies to commands that took no effect, with the message of Postgres, which contains no key and no
 /// value.
 pub fn write_failure(handed: &Handed, failure: &Failure, replies: &mut Writer) {
     use PgSqlErrorCode as Code;

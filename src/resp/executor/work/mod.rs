@@ -1,9 +1,9 @@
 //! Runs the commands that network processes offload: many in one transaction if no command has to wait, one by one
 //! otherwise.
 //!
-//! Guards that a reply is sent only after the commit, and that an error reaches only its own client: the transaction is
-//! rolled back, and all jobs but the one that raised the error run again. A job waits for a lock only in the slow lane,
-//! in a transaction of its own.
+//! A reply must be sent only after the commit. An error must reach only the client whose job raised it: the transaction
+//! is rolled back, and all other jobs run again. A job waits for a lock only in the slow lane, where it runs in a
+//! separate transaction.
 
 mod job;
 mod quick;
@@ -33,7 +33,7 @@ use crate::resp::executor::work::job::{Job, Requests, Tools, write_failure, writ
 use crate::resp::executor::work::roles::Roles;
 use crate::resp::ipc::catalog_request::{CatalogResponse, WorkQueue};
 
-/// Longest wait for a lock in the quick lane, also to read a role's settings.
+/// The maximum wait for a lock in the quick lane, including the wait to read a role's settings.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// The number of bytes of replies after which a transaction ends.
 const REPLIES: usize = 1 << 20;
@@ -79,7 +79,7 @@ impl WorkRunner {
         }
     }
 
-    /// Answers the jobs that the predecessor of this number had taken.
+    /// Answers the jobs that the previous executor with this number had taken when it ended.
     pub fn answer_lost(&mut self) {
         for taken in self
             .work_queue
@@ -154,7 +154,7 @@ impl WorkRunner {
                     None => tools.gone(&job.handed),
                 };
                 ring::set_author(0);
-                // The table may have received user-defined code while the job waited for its lock.
+                // User-defined code may have been added to the table while the job waited for the table's lock.
                 untidy.set(untidy.get() || has_run_user_code(job, requests, open.as_ref()));
                 if let (Some(soonest), Some(taken)) = (raw::take_soonest(), &job.taken) {
                     work_queue.batches.set_soonest(taken, soonest);
@@ -183,8 +183,8 @@ impl WorkRunner {
             standby_waits::begin(own_number);
             done
         });
-        // An abort does not undo all session state that user-defined code of the failed job, or of an earlier one, has
-        // left.
+        // User-defined code of any job of the transaction may have left session state, and an abort does not undo all
+        // of it.
         if (untidy.get() || done.is_err()) && !fault::on(Fault::NotTidied) {
             tidy();
         }
@@ -205,9 +205,9 @@ impl WorkRunner {
         done
     }
 
-    /// Replaces the replies of a transaction on a logged cache that committed after this process was asked to end. The
-    /// request to end cuts the wait for a synchronous standby short, and a commit without that wait must not be
-    /// acknowledged.
+    /// Replaces the replies of a transaction on a logged cache that committed after the end of this process was
+    /// requested. The request to end cuts the wait for a synchronous standby short, and a commit without that wait must
+    /// not be acknowledged.
     fn take_back(&mut self, jobs: &mut [Job]) {
         if !jobs.iter().any(|job| job.handed.is_logged) {
             return;
@@ -226,8 +226,8 @@ impl WorkRunner {
         handed.is_logged && self.roles.waits_for_standby(PATIENCE, handed.role)
     }
 
-    /// Notes for each job whether it would wait for a standby. While a commit waits for long, puts the jobs that would
-    /// wait aside: each would block its process, and would not be answered sooner.
+    /// Notes for each job whether its commit would wait for a standby. While some commit has waited for long, puts
+    /// these jobs aside: if they ran, each would block an executor and be answered no sooner.
     fn put_aside(&mut self, jobs: &mut Vec<Job>, lane: Lane) {
         for job in jobs.iter_mut() {
             job.waits = self.waits_for_standby(&job.handed);
@@ -265,7 +265,7 @@ impl WorkRunner {
         }
     }
 
-    /// Replaces the replies by the error.
+    /// Replaces the replies with the error.
     fn write_failed(&mut self, job: &Job, failure: &Failure) {
         self.tools.restart(self.work_queue.batches.longest());
         self.tools.set_protocol(&job.handed);
@@ -339,7 +339,7 @@ fn other_runs_code(job: &Job, requests: &Requests) -> bool {
 
 /// Resets the state that user-defined code has left in the session.
 fn tidy() {
-    // A request to cancel or to end cannot be meant for this work, so try again.
+    // A request to cancel or to end cannot be meant for this reset, so try again.
     let again = |failure: Failure| match failure.cancelled {
         true => as_role::discard(),
         false => Err(failure),

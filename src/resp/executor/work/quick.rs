@@ -11,10 +11,11 @@ use crate::pg::worker::background;
 use crate::resp::executor::work::job::Job;
 use crate::resp::executor::work::{At, PATIENCE, WorkRunner};
 
-/// The numbers of commands, and of their bytes, that are taken together at most.
+/// The maximum number of commands that are taken together, and the number of bytes of requests after which no more are
+/// taken.
 const COMMANDS: u32 = 256;
 const BYTES: usize = 1 << 20;
-/// The number of errors after which the rest of a batch runs one job at a time.
+/// The number of errors after which the remaining jobs run one at a time.
 const ERRORS: u32 = 4;
 
 impl WorkRunner {
@@ -123,8 +124,8 @@ impl WorkRunner {
             return Vec::new();
         }
         match at {
-            // A cancel or a timeout ended the transaction, and no job is at fault. All jobs run again; a job that runs
-            // alone has a timeout of its own.
+            // A cancel or a timeout ended the transaction, and it is unknown whether a job is at fault. All jobs run
+            // again, one at a time, because each then has its own timeout.
             _ if failure.cancelled && ran > 1 => {}
             At::Job(number) if number < jobs.len() => end(self, jobs.remove(number)),
             At::Open(number) if number < jobs.len() => {

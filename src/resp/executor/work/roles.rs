@@ -1,5 +1,5 @@
-//! The settings of roles that apply in their transactions. Postgres itself applies a role's settings only when the role
-//! connects.
+//! Reads the settings of roles that apply in the transactions of their commands. Postgres itself applies a role's
+//! settings only when the role connects.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -15,7 +15,7 @@ use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 use crate::pg::worker::{as_role, background};
 
-/// The settings that apply. All other settings change only what a SQL session sees.
+/// The names of the settings that apply. All other settings matter only in SQL sessions.
 const NAMES: [&str; 5] = [
     "synchronous_commit",
     "statement_timeout",
@@ -25,7 +25,7 @@ const NAMES: [&str; 5] = [
 ];
 /// The time for which settings are kept. It is short because no message announces a change of a role's settings.
 const FRESH: Duration = Duration::from_secs(1);
-/// The number of roles whose settings are kept. At this number all are dropped together.
+/// The maximum number of roles whose settings are kept. When it is reached, all are dropped together.
 const MOST: usize = 1000;
 
 pub type Settings = Rc<[(CString, CString)]>;
@@ -39,7 +39,7 @@ pub struct Roles {
 
 struct Known {
     since: Instant,
-    /// Whether the role's synchronous_commit waits for a standby. None: the role does not set it.
+    /// Whether the role's synchronous_commit waits for a standby. None means that the role does not set it.
     requires_standby: Option<bool>,
     /// The settings for transactions without user-defined code.
     plain: Settings,
@@ -54,8 +54,9 @@ impl Roles {
         }
     }
 
-    /// Returns the settings of a role, for a transaction with or without user-defined code. If they cannot be read and
-    /// never were, returns only the search path that user-defined code needs. Must run outside a transaction.
+    /// Returns the settings of a role, for a transaction with or without user-defined code. If they cannot be read now
+    /// and were never read, returns only the search path for user-defined code, and nothing for other transactions.
+    /// Must run outside a transaction.
     pub fn settings(&mut self, role: Oid, user_code: bool) -> Settings {
         let fallback = (c"search_path".to_owned(), self.search_path.clone());
         match self.known(role, None) {
@@ -89,7 +90,7 @@ impl Roles {
                     as_role::within(patience, || background::in_transaction(|| read(role)))
                 }
             };
-            // A cancel from outside cannot be meant for this work, so try once more.
+            // A cancel request from a SQL session cannot be meant for this work, so try once more.
             let again = |failure: Failure| match failure.cancelled {
                 true => ask(),
                 false => Err(failure),

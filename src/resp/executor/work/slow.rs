@@ -1,4 +1,4 @@
-//! The slow lane: one job at a time, which may wait.
+//! The slow lane: runs one job at a time, which may wait.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::pg::worker::background;
 use crate::resp::executor::work::job::{Job, LONGEST_FAILURE};
 use crate::resp::executor::work::{At, WorkRunner};
 
-/// Longest wait for a lock before a job gives way: `SHORT_SLICE` in an executor that owns the quick lane, too; in other
-/// executors `SLICE` while other work waits, and `LONG_SLICE` otherwise.
+/// The time for which a job waits for a lock before it gives way to other jobs: `SHORT_SLICE` in an executor that also
+/// owns the quick lane; in other executors `SLICE` while other work waits, and `LONG_SLICE` otherwise.
 const SLICE: Duration = Duration::from_millis(100);
 const SHORT_SLICE: Duration = Duration::from_millis(5);
 const LONG_SLICE: Duration = Duration::from_millis(300);
@@ -40,7 +40,7 @@ impl WorkRunner {
     fn alone(&mut self, job: Job) {
         let settings = self.roles.settings(job.handed.role, job.handed.alone);
         let slice = match () {
-            // This executor owns the quick lane, too.
+            // This executor also owns the quick lane.
             () if self.work_queue.processes.has_quick(self.number) => SHORT_SLICE,
             () if self.has_requests() || self.work_queue.places.waiting(Lane::Slow) > 0 => SLICE,
             () => LONG_SLICE,
@@ -81,8 +81,8 @@ impl WorkRunner {
         }
     }
 
-    /// Runs a pipeline that failed as a whole: each command in its own transaction, one after the other. All replies
-    /// are sent together. A command whose reply does not fit beside the rest fails, and changes nothing.
+    /// Runs the commands of a pipeline whose common transaction failed, each in a separate transaction. All replies are
+    /// sent together. If a command's reply leaves no room for the other replies, the command fails and changes nothing.
     fn one_by_one(&mut self, job: Job) {
         let mut left = job.cuts.len();
         let mut replies = Vec::new();
