@@ -56,8 +56,8 @@ pub fn reset() {
 /// end of the transaction. A table that a cursor reads can be neither altered nor truncated, and Postgres closes
 /// portals in no reliable order.
 pub fn close_cursors() {
-    // SAFETY: the commit itself calls this function, which allows any call in the cleanup of a portal, skips the active
-    // portal of this module, and reads the list of portals anew after each portal that it closes.
+    // SAFETY: the commit itself calls this function. It allows any call in the cleanup of a portal, skips the active
+    // portal of this module, and reads the list of portals again after each portal that it closes.
     unsafe { pg_sys::PreCommit_Portals(two_phase_commit::is_requested()) };
 }
 
