@@ -52,6 +52,16 @@ pub fn is_inside(watch: &mut Client, backend: i64) -> bool {
     ))
 }
 
+/// Ends the stay of a process in its window with an error of this level, `ERROR` or `FATAL`.
+pub fn fail_inside(cluster: &Cluster, level: &str) {
+    // In one step, so that the process does not read a part.
+    let (file, next) = ("pgcache.hold", "pgcache.hold.next");
+    let [file, next] = [file, next].map(|name| cluster.data().join(name));
+    std::fs::write(&next, level).expect("the folder is ours");
+    std::fs::rename(&next, &file).expect("the folder is ours");
+    wait_until("it has failed", || !file.exists());
+}
+
 /// Releases, when it is dropped, the sessions that wait in a window or for a standby. Without this release, a test with
 /// a failed assertion would first wait for the threads of these sessions.
 pub struct LetGo<'c>(pub &'c Cluster);

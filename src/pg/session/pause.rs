@@ -4,7 +4,8 @@
 //! The setting `pgcache.pause` is the maximum wait of a session in each window, in milliseconds. Each actual wait is
 //! random, so that the windows of several sessions overlap in every order. If `pgcache.pause_window` is the number of a
 //! window, a session waits only there, while the file `pgcache.hold` exists in the data directory, and at most
-//! `pgcache.pause`. A test recognises such a wait by its wait event, `Extension`.
+//! `pgcache.pause`. A test recognises such a wait by its wait event, `Extension`. If a test writes `ERROR` or
+//! `FATAL` into the file, the wait ends with an error of that level.
 
 /// The points of the protocol at which a session may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,14 +48,17 @@ pub use paused::{at, define};
 
 #[cfg(feature = "pauses")]
 mod paused {
-    use std::path::Path;
     use std::thread::sleep;
     use std::time::{Duration, Instant};
 
     use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
-    use pgrx::pg_sys;
+    use pgrx::pg_sys::panic::ErrorReport;
+    use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
     use super::Window;
+
+    /// The file that holds sessions in their window.
+    const FILE: &str = "pgcache.hold";
 
     static PAUSE: GucSetting<i32> = GucSetting::<i32>::new(0);
     static ONLY: GucSetting<i32> = GucSetting::<i32>::new(-1);
@@ -102,14 +106,31 @@ mod paused {
         sleep(Duration::from_micros(chance % longest));
     }
 
-    /// Waits until the file is removed, or `longest` has passed, and shows the wait in `pg_stat_activity`.
+    /// Waits until the file is removed, or `longest` has passed, and shows the wait in `pg_stat_activity`. Raises the
+    /// error that the file requests, and removes the file.
     fn hold(longest: Duration) {
         show_wait(WAIT_EXTENSION);
         let began = Instant::now();
-        while Path::new("pgcache.hold").exists() && began.elapsed() < longest {
-            sleep(Duration::from_millis(2));
+        while let Ok(content) = std::fs::read(FILE)
+            && began.elapsed() < longest
+        {
+            match content.as_slice() {
+                b"ERROR" => raise(PgLogLevel::ERROR),
+                b"FATAL" => raise(PgLogLevel::FATAL),
+                _ => sleep(Duration::from_millis(2)),
+            }
         }
         show_wait(0);
+    }
+
+    fn raise(level: PgLogLevel) {
+        show_wait(0);
+        let removed = std::fs::remove_file(FILE);
+        let code = PgSqlErrorCode::ERRCODE_ADMIN_SHUTDOWN;
+        let report = ErrorReport::new(code, "a test ends the wait with an error", "pgcache");
+        if removed.is_ok() {
+            report.report(level);
+        }
     }
 
     /// The first event of Postgres' wait event class `Extension`.
