@@ -73,8 +73,14 @@ impl Stopped {
     }
 
     fn of(door: &Door, kind: &str) -> Stopped {
+        Stopped::these(door, door.processes(kind))
+    }
+
+    /// Stops these processes of the protocol.
+    pub fn these(door: &Door, stopped: Vec<i32>) -> Stopped {
         let mut session = door.cluster.connect("postgres");
-        let stopped = door.processes(kind);
+        let list = stopped.iter().map(i32::to_string).collect::<Vec<_>>();
+        let list = list.join(", ");
         wait_until("the processes are stopped in their sleep", || {
             stopped.iter().for_each(|process| signal(*process, "-STOP"));
             wait_until("the processes are stopped", || {
@@ -82,7 +88,7 @@ impl Stopped {
             });
             let asleep = session.number(&format!(
                 "SELECT count(*) FROM pg_stat_activity
-                  WHERE backend_type = '{kind}' AND wait_event = 'PgcacheResp'"
+                  WHERE pid IN ({list}) AND wait_event = 'PgcacheResp'"
             ));
             let all = asleep as usize == stopped.len();
             if !all {

@@ -299,6 +299,16 @@ faults! {
     WatchNotCompared => "resp_table_batches::an_exec_of_watched_keys_is_done_if_they_are_as_they_were",
     /// EXEC does not lock the rows that it has compared.
     WatchedRowNotLocked => "resp_exec_tables::a_watched_entry_stays_as_it_was_until_the_commit",
+    /// A network process that ends keeps the places and pages of the replies that it has taken.
+    EndedKeepsPlaces => "resp_table_faults::an_ended_network_process_leaves_no_place_and_no_page_taken",
+    /// A client that is lost in the middle of its turn keeps the place of its reply.
+    LostClientKeepsPlace => "resp_table_faults::an_ended_network_process_leaves_no_place_and_no_page_taken",
+    /// Executors write replies for a network process that has ended.
+    EndedGetsReplies => "resp_table_faults::replies_for_an_ended_network_process_hold_up_no_executor",
+    /// Only the quick lane is watched for work that no executor takes.
+    LanesNotWatched => "resp_table_faults::work_that_the_woken_executor_leaves_wakes_another_one",
+    /// An executor that ends, and the watch of its lane, wake no other executor for its work.
+    EndedWakesNobody => "resp_table_faults::the_job_for_which_an_ended_executor_was_woken_wakes_another_one",
     /// Session state that a role's code has left stays for the next role.
     NotTidied => "resp_table_roles::a_trigger_leaves_nothing_for_the_next_role",
     /// A message is sent although its transaction is rolled back.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys::Oid;
 
 use crate::pg::resp::work_queue::{Answered, BATCHES, Free, Handed, Lane, PLACES, Work};
+use crate::pg::session::fault::{self, Fault};
 use crate::resp::ipc::catalog_request::WorkQueue;
 use crate::resp::ipc::permission_cache::Permission;
 
@@ -68,6 +69,8 @@ impl WorkSubmitter {
             if watched.is_stalled(&self.work_queue) {
                 match watched.lane {
                     Lane::Quick => self.work_queue.processes.free_quick(),
+                    _ if fault::on(Fault::LanesNotWatched)
+                        || fault::on(Fault::EndedWakesNobody) => {}
                     _ => self.work_queue.processes.wake_slow(),
                 }
             }
@@ -111,6 +114,17 @@ impl WorkSubmitter {
             false => self.untold.1 = true,
         }
         Some(number)
+    }
+
+    /// Takes back the places that no client has, because an error has lost their client in the middle of its turn. `kept`
+    /// are the places whose replies wait for clients.
+    pub fn reclaim(&mut self, network: usize, kept: &[u32]) {
+        self.free = self.work_queue.batches.reclaim(network, kept).collect();
+        for place in &self.free {
+            if let Some(held) = self.held.get_mut(place.number() as usize % PLACES) {
+                *held = 0;
+            }
+        }
     }
 
     /// Frees a place after its reply was sent, or if no client waits for the reply.

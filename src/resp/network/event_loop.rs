@@ -100,7 +100,6 @@ pub fn run(number: usize) {
             while !background::is_end_requested() {
                 network.turn();
             }
-            network.core.give_back_places();
             network.core.registry.end_network(number);
             drop(network);
         }
@@ -510,6 +509,7 @@ impl NetworkProcess {
                     self.core.redirect_lost(id);
                     self.core.tracking.end(id, None);
                     self.core.unshow_lost(id);
+                    self.core.reclaim_places();
                     self.core.count_roles();
                 }
                 self.core.counters.cut_off += 1;

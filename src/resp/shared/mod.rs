@@ -23,6 +23,7 @@ use crate::pg::resp::messages::{Message, Messages, Reader};
 use crate::pg::resp::multi_process::{self, MultiProcess};
 use crate::pg::resp::work_queue::{Answered, Done};
 use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::fault::{self, Fault};
 use crate::resp::commands::channels::Hub;
 use crate::resp::commands::remote_subscribers;
 use crate::resp::ipc::Catalog;
@@ -358,13 +359,14 @@ impl Core {
         self.feed_starved();
     }
 
-    /// Frees the places of replies that clients have not yet received, because this process ends.
-    pub fn give_back_places(&mut self) {
-        for (_, client) in self.clients.iter_mut() {
-            if let Some(answered) = client.session.offloaded.answered.take() {
-                self.submitter.give_back(answered);
-            }
+    /// Frees the place of a reply whose client was lost in the middle of its turn.
+    pub fn reclaim_places(&mut self) {
+        if fault::on(Fault::LostClientKeepsPlace) {
+            return;
         }
+        let kept = |client: &Connection| Some(client.session.offloaded.answered.as_ref()?.number());
+        let kept: Vec<u32> = self.clients.iter().filter_map(kept).collect();
+        self.submitter.reclaim(self.number, &kept);
     }
 
     /// Resumes a client if it waits for this reason. It may wait for another reason: the answer to a request within an

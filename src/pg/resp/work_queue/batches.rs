@@ -10,6 +10,7 @@ use pgrx::pg_sys::Oid;
 
 use crate::pg::resp::work_queue::pages::{Half, Pages};
 use crate::pg::resp::work_queue::places::{Answered, Content, Free, Owned, Places, Taken};
+use crate::pg::session::fault::{self, Fault};
 
 /// The maximum length of a batch or reply that needs no page.
 const SHORT: usize = 1024;
@@ -168,16 +169,40 @@ impl Batches {
         (soonest != i64::MAX).then_some(soonest)
     }
 
-    /// Frees a place after its reply was taken.
+    /// Frees a place after its reply was read.
     pub fn free(&self, place: Answered) -> Free {
-        if let Some(text) = self.text(&place) {
+        let place = place.free();
+        self.free_pages(&place);
+        place
+    }
+
+    fn free_pages(&self, place: &Free) {
+        if let Some(text) = self.text(place) {
             // SAFETY: only this network process accesses the place.
             unsafe {
                 self.pages
                     .give_back(std::mem::take(&mut *text.first_page.get()))
             };
         }
-        self.places.free(place)
+    }
+
+    /// Frees the places that this network process has, but for the places in `kept`, and their pages.
+    pub fn reclaim(&self, network: usize, kept: &[u32]) -> impl Iterator<Item = Free> {
+        let lost = self.places.free_batches(network);
+        lost.filter(|place| !kept.contains(&place.number()))
+            .inspect(|place| self.free_pages(place))
+    }
+
+    /// Gives back all places and pages of a network process, which ends and is the caller. Executors that still have
+    /// some of its places give them back themselves.
+    pub fn end_network(&self, network: usize) {
+        self.places.abandon(network);
+        if fault::on(Fault::EndedKeepsPlaces) {
+            return;
+        }
+        // Otherwise executors would wait for room for its replies until the successor begins.
+        while self.places.take_answered(network).is_some() {}
+        self.reclaim(network, &[]).for_each(drop);
     }
 
     /// Returns the description of a batch that this executor has taken; None if its client has disconnected.

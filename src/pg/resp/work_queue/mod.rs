@@ -27,6 +27,7 @@ use crate::pg::resp::work_queue::places::{Content, Place, Places, REQUESTS};
 use crate::pg::resp::work_queue::processes::Processes;
 pub use crate::pg::resp::work_queue::request_exchange::TakenRequest;
 use crate::pg::resp::work_queue::request_exchange::{Exchange, Requests};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::zeroed::{self, LINE, Piece};
 
 /// Bytes of pages for the commands of many clients at once, in addition to one request and one reply of the maximum
@@ -133,26 +134,18 @@ impl<Q: Copy + 'static, A: Copy + 'static> WorkQueue<Q, A> {
         if sizes.types != Some(TypeId::of::<(Q, A)>()) {
             return None;
         }
-        let places = places_of_server()?;
+        let batches = batches_of_server()?;
+        let places = batches.places;
         // SAFETY: the memory begins at an aligned address and has the bytes that `register` requested for the same
         // types. Zeros are processes that do not run and contents of free places; only the owner of a place accesses
         // its cells.
         unsafe {
             let head: &Head = memory.cast().as_ref();
-            let texts = memory.add(sizes.texts_at()).cast().as_ptr();
             let exchanges = memory.add(sizes.exchanges_at()).cast().as_ptr();
             Some(WorkQueue {
                 processes: &head.processes,
                 places,
-                batches: Batches {
-                    places,
-                    texts: std::slice::from_raw_parts(texts, sizes.networks * BATCHES),
-                    pages: Pages::over(
-                        memory.add(sizes.words_at()),
-                        memory.add(sizes.pages_at()),
-                        sizes.pages,
-                    ),
-                },
+                batches,
                 requests: Requests {
                     places,
                     exchanges: std::slice::from_raw_parts(exchanges, sizes.networks * 2 * REQUESTS),
@@ -216,20 +209,39 @@ impl<Q: Copy + 'static, A: Copy + 'static> WorkQueue<Q, A> {
 #[pg_guard]
 unsafe extern "C-unwind" fn ended(_code: i32, argument: pg_sys::Datum) {
     let number = argument.value() >> 1;
-    let (Some(memory), Some(places)) = (MEMORY.get(), places_of_server()) else {
+    let (Some(memory), Some(batches)) = (MEMORY.get(), batches_of_server()) else {
         return;
     };
     // SAFETY: as in `WorkQueue::of_server`.
     let processes = unsafe { &memory.cast::<Head>().as_ref().processes };
     if argument.value() & 1 != 0 {
-        // Otherwise executors would wait for room for its replies until the successor begins.
-        places.abandon(number);
+        batches.end_network(number);
         return processes.end(Kind::Network, number);
     }
     processes.end(Kind::Executor, number);
+    if fault::on(Fault::EndedWakesNobody) {
+        return;
+    }
     // It may have been woken for work that it leaves.
     processes.wake_slow();
     processes.wake_quick();
+}
+
+fn batches_of_server() -> Option<Batches> {
+    let (memory, sizes, places) = (MEMORY.get()?, SIZES.get(), places_of_server()?);
+    // SAFETY: as in `WorkQueue::of_server`; this part of the memory does not depend on the types.
+    unsafe {
+        let texts = memory.add(sizes.texts_at()).cast().as_ptr();
+        Some(Batches {
+            places,
+            texts: std::slice::from_raw_parts(texts, sizes.networks * BATCHES),
+            pages: Pages::over(
+                memory.add(sizes.words_at()),
+                memory.add(sizes.pages_at()),
+                sizes.pages,
+            ),
+        })
+    }
 }
 
 fn places_of_server() -> Option<Places> {

@@ -5,9 +5,9 @@
 //! answer to its network process again. Only the owner may access the contents; otherwise one process would read bytes
 //! that another process overwrites. No process waits for another here.
 //!
-//! A process that ends early leaves places behind. The places of a network process are abandoned at its end, so that
-//! they become free after their answers. The successor of an executor finds the places that its predecessor had taken,
-//! and answers them.
+//! A process that ends early leaves places behind. A network process gives back its own places at its end, in whatever
+//! way it ends, and abandons those that it has submitted, so that they become free after their answers. The successor
+//! of an executor finds the places that its predecessor had taken, and answers them.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -26,6 +26,7 @@ pub const REQUESTS: usize = 32;
 pub const PLACES: usize = BATCHES + 2 * REQUESTS;
 const MOST_PLACES: usize = PLACES * MOST_PROCESSES;
 
+/// The network process has the place. The place is free, or holds an answer that the process has taken.
 const FREE: u32 = 0;
 const WAITING: u32 = 1;
 const TAKEN: u32 = 2;
@@ -102,7 +103,7 @@ pub struct Owned<const STATE: u32>(u32);
 pub type Free = Owned<FREE>;
 /// A place that this executor has taken.
 pub type Taken = Owned<TAKEN>;
-/// A place of this network process whose work was answered.
+/// A place of this network process whose answer the process has taken. It is free once this value is.
 pub type Answered = Owned<ANSWERED>;
 
 impl<const STATE: u32> Owned<STATE> {
@@ -117,6 +118,13 @@ impl<const STATE: u32> Owned<STATE> {
             None => Content::Batch(network * BATCHES + own),
             Some(request) => Content::Request(network * 2 * REQUESTS + request),
         }
+    }
+}
+
+impl Answered {
+    /// Frees the place after its answer was read.
+    pub fn free(self) -> Free {
+        Owned(self.0)
     }
 }
 
@@ -137,8 +145,8 @@ impl Places {
         }
     }
 
-    /// Returns the places for batches that a network process, which is the caller, may fill now. Places with work of
-    /// its predecessor follow after their answers.
+    /// Returns the places for batches that a network process, which is the caller, has. If it has just begun, it may fill
+    /// all of them now; places with work of its predecessor follow after their answers.
     pub fn free_batches(&self, network: usize) -> impl Iterator<Item = Free> + use<> {
         self.free_of(network, 0..BATCHES)
     }
@@ -269,15 +277,10 @@ impl Places {
 
     /// Takes an answered place for its network process, which is the caller.
     pub fn take_answered(&self, network: usize) -> Option<Answered> {
-        self.head.answered.get(network)?.pop().map(Owned)
-    }
-
-    /// Frees a place whose answer was taken.
-    pub fn free(&self, answered: Answered) -> Free {
-        if let Some(place) = self.place(answered.0) {
-            place.state.store(FREE, Release);
-        }
-        Owned(answered.0)
+        let number = self.head.answered.get(network)?.pop()?;
+        // From here on the place goes with the process, even if an error ends the process before it has read the answer.
+        self.place(number)?.state.store(FREE, Release);
+        Some(Owned(number))
     }
 
     /// Records that no client waits for the answer of a place that this network process has submitted.

@@ -118,7 +118,7 @@ impl<Q: Copy, A: Copy> Requests<Q, A> {
                 (*exchange.answer.get()).assume_init(),
             )
         });
-        self.places.free(place);
+        place.free();
         answer
     }
 }
