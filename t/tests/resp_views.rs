@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
-use pgcache_tests::wait::wait_for;
+use pgcache_tests::wait::{wait_for, wait_until};
 
 /// Starts a server with five roles: two ordinary roles, a member of pg_monitor, a member of pg_signal_backend, and a
 /// superuser.
@@ -74,6 +74,20 @@ fn figure(door: &Door, name: &str) -> i64 {
         .query_one(&format!("SELECT {name} FROM pgcache.resp_stats"), &[])
         .expect("there is one row")
         .get(0)
+}
+
+/// A subscriber whose messages exceed the limit is disconnected while they are distributed, not in a turn of its own.
+#[test]
+fn a_subscriber_that_does_not_read_counts_once_as_cut_off() {
+    let door = Door::start(&["pgcache.resp_max_output = '64kB'"]);
+    let (mut reader, mut publisher) = (door.client(), door.client());
+    reader.ask(&["SUBSCRIBE", "c"]);
+    let before = figure(&door, "cut_off");
+    let message = "m".repeat(16 << 10);
+    wait_until("it is disconnected", || {
+        publisher.ask(&["PUBLISH", "c", &message]) == Reply::Integer(0)
+    });
+    assert_eq!(figure(&door, "cut_off"), before + 1);
 }
 
 #[test]
