@@ -12,29 +12,23 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Registry, Token};
+use mio::{Events, Interest, Poll, Token};
 use pgrx::PgSqlErrorCode;
-use socket2::Socket;
 
 use crate::cache::lease::undo_marks;
 use crate::guc;
-use crate::pg::resp::client_registry::{Claimed, ClientRegistry};
+use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::process::Kind;
 use crate::pg::resp::sleep::{self, Sleeper};
-use crate::pg::resp::system;
 use crate::pg::session::failure;
 use crate::pg::worker::{background, connect};
-use crate::resp::auth::PeerAddress;
 use crate::resp::dispatch::offload;
 use crate::resp::ipc::catalog_request::WorkQueue;
-use crate::resp::net::registration::Registration;
-use crate::resp::network::balance::Balancer;
-use crate::resp::network::listen::{self, Arrived, Endpoint, Listener};
+use crate::resp::network::accept::{self, Acceptor};
 use crate::resp::network::serve;
-use crate::resp::session::connection::{Connection, Wire};
+use crate::resp::session::Waits;
 use crate::resp::session::progress::Progress;
 use crate::resp::session::read_batch::Read;
-use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::tracking;
 
@@ -42,44 +36,23 @@ use crate::resp::shared::tracking;
 const EVENTS: usize = 1024;
 /// Longest time that one transaction serves clients.
 const LONGEST_ROUND: Duration = Duration::from_millis(2);
-/// The number of connections that are accepted at once; the bound lets connected clients be served, too.
-const ACCEPTED: usize = 64;
 /// Interval at which silent and waiting clients are checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// Pause before the next attempt to listen after a failure.
-const LISTEN_AGAIN: Duration = Duration::from_secs(5);
-/// Pause before the next connection is accepted after descriptors or memory have run out.
-const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+/// Longest sleep while clients wait for room in the queue.
+const FEED_AGAIN: Duration = Duration::from_millis(100);
 /// Longest time that a client may wait for an executor, or may leave its last replies unread.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The number of descriptors of the process that belong to no client.
-const OWN_DESCRIPTORS: usize = 64;
-
-/// The first token of listeners. The two numbers below it are the tokens of the inbox, and of signals and wake-ups. A
-/// client's token is the number of its place.
-const LISTENERS: usize = usize::MAX / 2;
-const INBOX: usize = LISTENERS - 1;
-const SIGNALS: usize = LISTENERS - 2;
+/// The token of signals and wake-ups in the epoll set. A client's token is the number of its place; `accept` defines the
+/// other tokens.
+const SIGNALS: usize = accept::INBOX - 1;
 
 struct NetworkProcess {
     core: Core,
     poll: Poll,
-    /// A handle of the epoll set, with which connections change the events that they watch.
-    registry: Rc<Registry>,
     events: Events,
     sleeper: Sleeper,
-    networks: Balancer,
-    listeners: Vec<Listener>,
-    /// Endpoints that are not open yet, each with the last error that was logged for it.
-    unopened: Vec<(Endpoint, Option<io::ErrorKind>)>,
-    next_open: Instant,
+    acceptor: Acceptor,
     next_look: Instant,
-    next_accept: Option<Instant>,
-    /// The number of clients for which the process has descriptors.
-    descriptors: usize,
-    short_of_descriptors: bool,
-    /// Whether the log says that no connection could be accepted.
-    said_full: bool,
 }
 
 /// Runs a network process until its end is requested.
@@ -114,7 +87,7 @@ pub fn run(number: usize) {
 }
 
 impl NetworkProcess {
-    fn new(core: Core) -> io::Result<NetworkProcess> {
+    fn new(mut core: Core) -> io::Result<NetworkProcess> {
         let poll = Poll::new()?;
         let registry = Rc::new(poll.registry().try_clone()?);
         let sleeper = Sleeper::new()?;
@@ -126,59 +99,14 @@ impl NetworkProcess {
                 Interest::READABLE,
             )?;
         }
-        let now = Instant::now();
-        let networks = Balancer::new(core.number);
-        let endpoints = match networks.is_first() {
-            true => listen::endpoints(),
-            false => Vec::new(),
-        };
-        let mut network = NetworkProcess {
+        Ok(NetworkProcess {
+            acceptor: Acceptor::new(&mut core, registry),
             core,
-            networks,
             poll,
-            registry,
             events: Events::with_capacity(EVENTS),
             sleeper,
-            listeners: Vec::new(),
-            unopened: endpoints
-                .into_iter()
-                .map(|endpoint| (endpoint, None))
-                .collect(),
-            next_open: now,
-            next_look: now,
-            next_accept: None,
-            descriptors: usize::MAX,
-            short_of_descriptors: false,
-            said_full: false,
-        };
-        network.count_descriptors();
-        Ok(network)
-    }
-
-    /// Raises the limit of descriptors to one for each possible client, and warns if the system allows fewer.
-    fn count_descriptors(&mut self) {
-        let wanted = self.core.limits.clients.saturating_add(OWN_DESCRIPTORS);
-        let descriptors = system::raise_descriptors(wanted);
-        self.descriptors = descriptors.saturating_sub(OWN_DESCRIPTORS);
-        let short = descriptors < wanted;
-        if short && !self.short_of_descriptors {
-            failure::warn(
-                PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,
-                "the system allows fewer file descriptors than pgcache.resp_max_clients needs"
-                    .into(),
-                format!(
-                    "This process of the Redis protocol can serve {} clients at a time.",
-                    self.descriptors
-                ),
-                "Raise the server's limit of open files (ulimit -n, LimitNOFILE), or lower pgcache.resp_max_clients.",
-            );
-        }
-        self.short_of_descriptors = short;
-        if self.networks.takes_clients() {
-            self.core
-                .registry
-                .set_room(self.core.number, self.descriptors);
-        }
+            next_look: Instant::now(),
+        })
     }
 
     fn turn(&mut self) {
@@ -204,23 +132,10 @@ impl NetworkProcess {
             self.core.feed_starved();
             self.end_silent(now);
         }
-        if !self.unopened.is_empty() && now >= self.next_open {
-            self.next_open = now + LISTEN_AGAIN;
-            self.open();
+        if self.acceptor.open(&mut self.core, now) && !guc::enabled() {
+            self.next_look = Instant::now();
         }
-        if self
-            .networks
-            .next_open()
-            .is_some_and(|moment| now >= moment)
-        {
-            self.networks.open(self.poll.registry(), Token(INBOX));
-            self.count_descriptors();
-            if !guc::enabled() {
-                self.next_look = Instant::now();
-            }
-        }
-        self.accept(now);
-        self.take_handed();
+        self.acceptor.accept(&mut self.core, now);
         self.serve();
         offload::wake_executors(&mut self.core);
         self.core.show_figures();
@@ -237,8 +152,7 @@ impl NetworkProcess {
                 .places
                 .is_answered(self.core.number)
             || self.core.tracking.has_news()
-            || self.may_accept()
-            || self.networks.ready
+            || self.acceptor.has_work()
     }
 
     /// Waits for events for at most `pause` (None: without a limit), and notes them.
@@ -263,14 +177,7 @@ impl NetworkProcess {
                 self.sleeper.let_in();
                 continue;
             }
-            if token == INBOX {
-                self.networks.ready = true;
-                continue;
-            }
-            if let Some(listener) = token.checked_sub(LISTENERS) {
-                if let Some(listener) = self.listeners.get_mut(listener) {
-                    listener.ready = true;
-                }
+            if self.acceptor.note(token) {
                 continue;
             }
             if let Some(client) = self.core.clients.get_mut(token) {
@@ -298,12 +205,10 @@ impl NetworkProcess {
     fn pause(&mut self, pause_ends: Option<Instant>) -> Option<Duration> {
         let now = Instant::now();
         let looks = (self.core.clients.len() > 0).then_some(self.next_look);
-        let opens = (!self.unopened.is_empty()).then_some(self.next_open);
         let held = self.core.release_held(now);
-        let starved = self.core.has_starved().then(|| now + ACCEPT_AGAIN);
-        let inbox = self.networks.next_open();
-        let accepts = self.next_accept;
+        let starved = self.core.has_starved().then(|| now + FEED_AGAIN);
         let lane = self.core.submitter.next_look();
+        let [opens, inbox, accepts] = self.acceptor.next_moments();
         [
             lane, looks, opens, inbox, held, starved, accepts, pause_ends,
         ]
@@ -324,7 +229,7 @@ impl NetworkProcess {
         if background::reload_if_requested() {
             self.core.read_settings();
             self.core.tls.reload();
-            self.count_descriptors();
+            self.acceptor.count_descriptors(&mut self.core);
         }
         // Invalidation messages are read even if no client needs them, because the queue of messages keeps each until
         // the slowest process has read it.
@@ -338,147 +243,6 @@ impl NetworkProcess {
                 "The process continues.",
             );
         }
-    }
-
-    /// Listens on the endpoints that are not open yet. Logs an error once.
-    fn open(&mut self) {
-        for (endpoint, said) in std::mem::take(&mut self.unopened) {
-            match endpoint.open().and_then(|listener| self.watch(listener)) {
-                Ok(()) => {}
-                Err(error) => {
-                    if said != Some(error.kind()) {
-                        failure::warn(
-                            PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-                            format!(
-                                "could not listen on {} for the Redis protocol",
-                                endpoint.name()
-                            ),
-                            error.to_string(),
-                            "The process tries again every five seconds. Check whether another program uses the address, and check pgcache.resp_port, pgcache.resp_listen_addresses and pgcache.resp_socket.",
-                        );
-                    }
-                    self.unopened.push((endpoint, Some(error.kind())));
-                }
-            }
-        }
-    }
-
-    fn watch(&mut self, listener: Listener) -> io::Result<()> {
-        let token = Token(LISTENERS + self.listeners.len());
-        let descriptor = listener.socket.as_raw_fd();
-        self.poll
-            .registry()
-            .register(&mut SourceFd(&descriptor), token, Interest::READABLE)?;
-        failure::log(format!(
-            "listening on {} for the Redis protocol",
-            listener.name
-        ));
-        self.listeners.push(listener);
-        Ok(())
-    }
-
-    fn may_accept(&self) -> bool {
-        self.next_accept.is_none() && self.is_listener_ready()
-    }
-
-    fn is_listener_ready(&self) -> bool {
-        self.listeners.iter().any(|listener| listener.ready)
-    }
-
-    /// Accepts a bounded number of connections.
-    fn accept(&mut self, now: Instant) {
-        if self.next_accept.is_some_and(|moment| moment > now) {
-            return;
-        }
-        self.next_accept = None;
-        for at in 0..self.listeners.len() {
-            for _ in 0..ACCEPTED {
-                let accepted = match self.listeners.get_mut(at) {
-                    Some(listener) if listener.ready => listener.accept(),
-                    _ => break,
-                };
-                match accepted {
-                    Ok(Some(socket)) => self.place(socket),
-                    Ok(None) => self.said_full &= self.is_listener_ready(),
-                    // No descriptor or no memory is left. The connections stay in the queue and are accepted later.
-                    Err(error) => {
-                        self.say_full(&error);
-                        self.next_accept = Some(now + ACCEPT_AGAIN);
-                        break;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Logs once that no connection can be accepted, and again only after all waiting ones have been accepted.
-    fn say_full(&mut self, error: &io::Error) {
-        if !std::mem::replace(&mut self.said_full, true) {
-            failure::warn(
-                PgSqlErrorCode::ERRCODE_INSUFFICIENT_RESOURCES,
-                "could not accept a connection of the Redis protocol".into(),
-                error.to_string(),
-                "Connected clients are served, and waiting clients are accepted as soon as possible. Raise the server's limit of open files (ulimit -n, LimitNOFILE), or lower pgcache.resp_max_clients.",
-            );
-        }
-    }
-
-    /// Gives a connection to a network process, or turns it away. The client registry has as many places as the setting
-    /// allowed when the server started.
-    fn place(&mut self, socket: Socket) {
-        if self.core.registry.claimed() < self.core.limits.clients as u64 {
-            for number in self.networks.by_load(&self.core.registry) {
-                let Some(claimed) = self.core.claim_for(number) else {
-                    break;
-                };
-                if number == self.core.number {
-                    return self.welcome(socket, claimed);
-                }
-                let place = self.core.registry.number_of(&claimed);
-                if self.networks.hand(number, place, &socket).is_ok() {
-                    return;
-                }
-                self.core.registry.give_back(&claimed);
-            }
-        }
-        self.core.turn_away(&socket);
-    }
-
-    /// Takes a bounded number of connections from the first network process.
-    fn take_handed(&mut self) {
-        for _ in 0..ACCEPTED {
-            if !self.networks.ready {
-                break;
-            }
-            if let Some((socket, claimed)) = self.networks.take(&self.core.registry) {
-                self.welcome(socket, claimed);
-            }
-        }
-    }
-
-    /// Adds a client for a connection. An error of one connection must not keep others from being accepted.
-    fn welcome(&mut self, socket: Socket, claimed: Claimed) {
-        let place = self.core.clients.next_place();
-        let arrived = Arrived::prepare(socket);
-        let arrived = arrived.and_then(|arrived| {
-            let registration = Registration::begin(&self.registry, Token(place), &arrived.socket)?;
-            Ok((arrived, registration))
-        });
-        let Ok((arrived, registration)) = arrived else {
-            return self.core.unshow(Some(claimed));
-        };
-        let id = self.core.registry.new_id();
-        self.core.counters.connections += 1;
-        let wire = match arrived.peer.address {
-            PeerAddress::Tcp(_) if self.core.tls.is_possible() => Wire::Unknown,
-            _ => Wire::Plain,
-        };
-        let mut session = Session::new(id, arrived.peer, arrived.address, arrived.local_address);
-        session.place = Some(claimed);
-        let mut client = Connection::new(arrived.socket, registration, wire, session);
-        self.core.show(&mut client);
-        self.core.count_memory(&mut client);
-        self.core.clients.add(client);
     }
 
     /// Serves each ready client once, in short transactions.

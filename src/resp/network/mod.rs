@@ -2,8 +2,10 @@
 //!
 //! - `event_loop` polls sockets and wakes clients.
 //! - `serve` runs one client's requests within a bound of time.
-//! - `listen`, `balance`, `handshake` accept a connection: listeners, the choice of a process, TLS.
+//! - `accept` accepts connections, with `listen` (listeners) and `balance` (the choice of a process); `handshake` begins
+//!   TLS.
 
+mod accept;
 mod balance;
 pub mod event_loop;
 mod handshake;

@@ -62,7 +62,7 @@ const FLOORS: &[Floors] = &[
         of: &["resp", "network"],
         floors: &[
             &["event_loop"],
-            &["serve"],
+            &["accept", "serve"],
             &["balance", "handshake", "listen"],
         ],
     },
