@@ -1,6 +1,6 @@
-//! Accepts connections in a network process: on the listeners, which the first process has, and from its inbox, through
-//! which another process gets them. It chooses the process of a connection, and adds a client for it. It does not read
-//! from a connection.
+//! Accepts connections in a network process. The first process accepts them on its listeners and chooses the process
+//! that serves each; every other process takes its connections from its inbox. The serving process adds a client for
+//! the connection. Nothing is read from a connection here.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -23,16 +23,17 @@ use crate::resp::session::Session;
 use crate::resp::session::connection::{Connection, Wire};
 use crate::resp::shared::Core;
 
-/// The number of connections that are accepted at once; the bound lets connected clients be served, too.
+/// The maximum number of connections that are accepted in one turn from each listener or from the inbox, so that
+/// connected clients are served in between.
 const ACCEPTED: usize = 64;
-/// Pause before the next attempt to listen after a failure.
+/// The pause before the next attempt to listen after a failure.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
-/// Pause before the next connection is accepted after descriptors or memory have run out.
+/// The pause before the next connection is accepted after descriptors or memory have run out.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// The number of descriptors of the process that belong to no client.
 const OWN_DESCRIPTORS: usize = 64;
 
-/// The first token of listeners in the epoll set.
+/// The token of the first listener in the epoll set; further listeners have the next numbers.
 const LISTENERS: usize = usize::MAX / 2;
 /// The token of the inbox.
 pub const INBOX: usize = LISTENERS - 1;
@@ -50,7 +51,7 @@ pub struct Acceptor {
     /// The number of clients for which the process has descriptors.
     descriptors: usize,
     short_of_descriptors: bool,
-    /// Whether the log says that no connection could be accepted.
+    /// Whether the log already says that no connection can be accepted.
     said_full: bool,
 }
 
@@ -108,7 +109,8 @@ impl Acceptor {
         self.may_accept() || self.networks.ready
     }
 
-    /// Notes that connections wait, if an event with this token reports it. Returns false if the token is a client's.
+    /// Notes that connections wait if this is the token of the inbox or of a listener. Returns false for the token of a
+    /// client.
     pub fn note(&mut self, token: usize) -> bool {
         if token == INBOX {
             self.networks.ready = true;
@@ -123,7 +125,7 @@ impl Acceptor {
         true
     }
 
-    /// Returns the moments of the next attempts to listen, to open the inbox or outbox, and to accept connections.
+    /// Returns the times of the next attempts to listen, to open the inbox or outbox, and to accept connections.
     pub fn next_moments(&self) -> [Option<Instant>; 3] {
         let opens = (!self.unopened.is_empty()).then_some(self.next_open);
         [opens, self.networks.next_open(), self.next_accept]
@@ -223,7 +225,8 @@ impl Acceptor {
         }
     }
 
-    /// Logs once that no connection can be accepted, and again only after all waiting ones have been accepted.
+    /// Logs that no connection can be accepted, unless this was logged already and connections have been waiting ever
+    /// since.
     fn say_full(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.said_full, true) {
             failure::warn(
@@ -268,7 +271,8 @@ impl Acceptor {
         }
     }
 
-    /// Adds a client for a connection. An error of one connection must not keep others from being accepted.
+    /// Adds a client for a connection. If the connection has an error, it is dropped without a report, so that other
+    /// connections can still be accepted.
     fn welcome(&self, core: &mut Core, socket: Socket, claimed: Claimed) {
         let place = core.clients.next_place();
         let arrived = Arrived::prepare(socket);

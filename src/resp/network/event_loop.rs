@@ -34,16 +34,16 @@ use crate::resp::shared::tracking;
 
 /// The maximum number of events that one wait returns.
 const EVENTS: usize = 1024;
-/// Longest time that one transaction serves clients.
+/// The time after which a transaction serves no further client.
 const LONGEST_ROUND: Duration = Duration::from_millis(2);
-/// Interval at which silent and waiting clients are checked.
+/// The interval at which silent and waiting clients are checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// Longest sleep while clients wait for room in the queue.
+/// The maximum sleep while clients wait for room in the queue.
 const FEED_AGAIN: Duration = Duration::from_millis(100);
-/// Longest time that a client may wait for an executor, or may leave its last replies unread.
+/// The maximum time that a client may wait for an executor, or may leave its last replies unread.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// The token of signals and wake-ups in the epoll set. A client's token is the number of its place; `accept` defines the
-/// other tokens.
+/// The token of signals and wake-ups in the epoll set. A client's token is its index in `Core::clients`; `accept`
+/// defines the other tokens.
 const SIGNALS: usize = accept::INBOX - 1;
 
 struct NetworkProcess {
@@ -155,7 +155,7 @@ impl NetworkProcess {
             || self.acceptor.has_work()
     }
 
-    /// Waits for events for at most `pause` (None: without a limit), and notes them.
+    /// Waits for events, for no longer than `pause` if it is given, and notes them.
     fn look(&mut self, pause: Option<Duration>) {
         let came = match pause {
             Some(Duration::ZERO) => self.poll.poll(&mut self.events, pause),
