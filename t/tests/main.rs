@@ -131,6 +131,7 @@ mod soak;
 mod standby;
 mod standby_slots;
 mod storage;
+mod subscribed;
 mod table_path;
 mod touch_after;
 mod upgrade;

@@ -1005,6 +1005,42 @@ fn a_publication_that_includes_a_new_logged_cache_is_reported() {
 }
 
 #[test]
+fn a_publication_that_includes_an_attached_table_is_reported() {
+    for (of, persistence, is_included) in [
+        ("ALL TABLES", "", true),
+        ("TABLE a", "", true),
+        ("TABLES IN SCHEMA public", "", true),
+        ("TABLE b", "", false),
+        ("ALL TABLES", "UNLOGGED", false),
+    ] {
+        let database = Cluster::shared().database();
+        let (mut session, notices) = with_notices(&database);
+        session.run(&format!(
+            "CREATE {persistence} TABLE a (key text PRIMARY KEY, value text, expires_at timestamptz);
+             CREATE TABLE b (LIKE a); CREATE PUBLICATION p FOR {of}"
+        ));
+        // Discard Postgres' own warning that the tests' wal_level does not support logical replication.
+        received(&notices);
+        session.run("SELECT cache_attach('a')");
+        let reported = received(&notices);
+        if !is_included {
+            assert_eq!(reported.len(), 0, "{of}: {reported:?}");
+            continue;
+        }
+        let [notice] = &reported[..] else {
+            panic!("{of}: one notice, not {reported:?}");
+        };
+        let expected = "publication \"p\" includes cache \"a\"";
+        assert_eq!(notice.message(), expected, "{of}");
+        let hint = notice.hint().expect("it says what to do");
+        assert!(
+            hint.contains("Attach the table on each subscriber"),
+            "{hint}"
+        );
+    }
+}
+
+#[test]
 fn a_notice_reports_the_column_that_attaching_adds() {
     let database = Cluster::shared().database();
     let (mut session, notices) = with_notices(&database);

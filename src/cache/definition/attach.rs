@@ -8,8 +8,8 @@
 use std::ffi::{CStr, CString};
 
 use pgrx::datum::Interval;
-use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{Oid, RELPERSISTENCE_PERMANENT};
 use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use super::{declare, default, define};
@@ -68,6 +68,10 @@ pub fn attach(table: Oid, names: &Names, settings: Settings) -> Result<(), Error
     define::put_triggers(&qualified, settings);
     if let Some(ttl) = &settings.ttl {
         default::set(table, &columns, ttl);
+    }
+    if relation::persistence(table) == Some(RELPERSISTENCE_PERMANENT) {
+        let hint = "Attach the table on each subscriber, too. If cache_attach has added a column, replication stops until the subscriber's table has it.";
+        define::notice_publication(table, "cache_attach", hint);
     }
     Ok(())
 }

@@ -91,14 +91,15 @@ pub fn create(
         take_slot(relation)?;
     }
     if storage == Storage::Logged {
-        notice_publication(relation);
+        let hint = "Create the cache on each subscriber before it gets entries, or use storage unlogged, which is not published.";
+        notice_publication(relation, "cache_create", hint);
     }
     Ok(relation)
 }
 
-/// Raises a notice if a publication of all tables, or of all tables of a schema, includes the cache: a subscriber that
-/// lacks the table stops at the cache's first entry.
-fn notice_publication(cache: Oid) {
+/// Raises a notice if a publication includes the cache. The hint says what to do on the subscribers, where replication
+/// stops if the table, or one of its columns, is missing.
+pub(super) fn notice_publication(cache: Oid, function: &'static str, hint: &'static str) {
     let first = query_once(
         FIRST_PUBLICATION,
         &[OIDOID],
@@ -111,15 +112,17 @@ fn notice_publication(cache: Oid) {
     let cache = relation::display_name(cache);
     let message = format!("publication \"{publication}\" includes cache \"{cache}\"");
     let code = PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
-    ErrorReport::new(code, printable(message), "cache_create")
-        .set_hint("Create the cache on each subscriber before it gets entries, or use storage unlogged, which is not published.")
+    ErrorReport::new(code, printable(message), function)
+        .set_hint(hint)
         .report(PgLogLevel::NOTICE);
 }
 
-/// Selects the first publication, in order of name, that includes table $1 through FOR ALL TABLES or FOR TABLES IN
-/// SCHEMA.
+/// Selects the first publication, in order of name, that includes table $1. In a publication of all tables,
+/// pg_publication_rel lists the exceptions.
 const FIRST_PUBLICATION: &CStr = c"SELECT p.pubname::pg_catalog.text FROM pg_catalog.pg_publication AS p \
-    WHERE p.puballtables OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace AS n, pg_catalog.pg_class AS c \
+    WHERE p.puballtables OPERATOR(pg_catalog.<>) EXISTS (SELECT FROM pg_catalog.pg_publication_rel AS r \
+        WHERE r.prpubid OPERATOR(pg_catalog.=) p.oid AND r.prrelid OPERATOR(pg_catalog.=) $1) \
+    OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace AS n, pg_catalog.pg_class AS c \
         WHERE n.pnpubid OPERATOR(pg_catalog.=) p.oid AND n.pnnspid OPERATOR(pg_catalog.=) c.relnamespace \
         AND c.oid OPERATOR(pg_catalog.=) $1) \
     ORDER BY p.pubname LIMIT 1";

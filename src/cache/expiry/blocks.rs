@@ -4,19 +4,27 @@
 //! the sweep of one table, and continues in the next partition. The list is made when a walk begins. The next walk
 //! sweeps a partition that is added later. A walk skips a partition that is dropped, or that another session has locked
 //! against writers.
+//!
+//! A walk also skips a table that a subscription of logical replication writes. The publisher sweeps the table and
+//! replicates the removals. If this server removed a row first, it would lose the entry: the apply worker skips an
+//! UPDATE whose row is missing, and the publisher overwrites expired rows by UPDATE.
 
 use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Cache};
-use crate::pg::catalog::inheritance;
 use crate::pg::catalog::privilege::{self, AsOwner};
+use crate::pg::catalog::{inheritance, subscription};
 use crate::pg::memory;
 use crate::pg::session::lock::{self, Brief, Mode};
 use crate::pg::table::storage;
 
 /// The blocks of one cache.
 #[derive(Default)]
-pub struct Blocks(Vec<Part>);
+pub struct Blocks {
+    parts: Vec<Part>,
+    /// Whether a table with rows of the cache counts no blocks in this walk.
+    pub is_partial: bool,
+}
 
 /// A table, and the index of the first block after its last block.
 #[derive(Clone, Copy)]
@@ -36,39 +44,41 @@ pub struct Chunk {
 impl Blocks {
     /// Lists the blocks of a cache. The caller holds a lock on the table.
     pub fn of(cache: &Cache) -> Blocks {
-        let mut parts = Vec::new();
+        let mut blocks = Blocks::default();
         if !cache.partitioned {
-            let end = storage::blocks(cache.relation);
-            memory::push(
-                &mut parts,
-                Part {
-                    table: cache.relation,
-                    end,
-                },
-            );
-            return Blocks(parts);
+            blocks.add(cache.relation);
+            return blocks;
         }
-        let mut end: u32 = 0;
         for table in inheritance::leaves(cache.relation) {
-            // A partition that was dropped, or is locked against readers, counts no blocks in this walk.
             let lock = Brief::try_on(table, Mode::Read);
-            if lock.is_some() && inheritance::is_leaf_of(table, cache.relation) {
-                end = end.saturating_add(storage::blocks(table));
-                memory::push(&mut parts, Part { table, end });
+            match lock.is_some() && inheritance::is_leaf_of(table, cache.relation) {
+                true => blocks.add(table),
+                false => blocks.is_partial = true,
             }
         }
-        Blocks(parts)
+        blocks
+    }
+
+    fn add(&mut self, table: Oid) {
+        if subscription::writes(table) {
+            self.is_partial = true;
+            return;
+        }
+        let end = self.count().saturating_add(storage::blocks(table));
+        memory::push(&mut self.parts, Part { table, end });
     }
 
     pub fn count(&self) -> u32 {
-        self.0.last().map_or(0, |part| part.end)
+        self.parts.last().map_or(0, |part| part.end)
     }
 
     /// Returns at most `most` blocks of one table, beginning with block `from`. Returns None after the last block.
     pub fn chunk(&self, from: u32, most: u32) -> Option<Chunk> {
-        let place = self.0.partition_point(|part| part.end <= from);
-        let part = self.0.get(place)?;
-        let begin = place.checked_sub(1).map_or(0, |before| self.0[before].end);
+        let place = self.parts.partition_point(|part| part.end <= from);
+        let part = self.parts.get(place)?;
+        let begin = place
+            .checked_sub(1)
+            .map_or(0, |before| self.parts[before].end);
         Some(Chunk {
             table: part.table,
             from: from - begin,
@@ -82,13 +92,16 @@ impl Chunk {
         self.to - self.from
     }
 
-    /// Runs `work` on the table of the chunk and returns its result. Returns None if the table is no longer a
-    /// partition of the cache, or if it cannot be locked without waiting. Also returns None if policies apply to the
-    /// caller, because a partition does not have the policies.
+    /// Runs `work` on the table of the chunk and returns its result. Returns None if a subscription writes the table,
+    /// if the table is no longer a partition of the cache, or if it cannot be locked without waiting. Also returns None
+    /// if policies apply to the caller, because a partition does not have the policies.
     ///
     /// A partition is swept as its own owner, which may differ from the owner of the whole table, because the
     /// partition's triggers are the code of that owner.
     pub fn within<R>(&self, cache: &Cache, work: impl FnOnce(&Cache) -> R) -> Option<R> {
+        if subscription::writes(self.table) {
+            return None; // the subscription was made during the walk
+        }
         if !cache.partitioned {
             return Some(work(cache));
         }

@@ -27,7 +27,7 @@ pub const CHUNK: u32 = 512;
 pub struct Pass {
     /// The table's blocks when the pass began.
     blocks: Blocks,
-    /// Whether some chunks could not be read.
+    /// Whether some of the cache's rows could not be read.
     passed_over: bool,
     /// The index of the first block of the pass.
     first: u32,
@@ -76,6 +76,7 @@ impl Pass {
         let first = state.map_or(0, |state| state.cursor.load(Relaxed));
         Pass {
             first: if first < blocks.count() { first } else { 0 },
+            passed_over: blocks.is_partial,
             blocks,
             reach: CHUNK,
             ..Pass::default()
@@ -199,7 +200,7 @@ impl Pass {
         state.waiting.store(self.waiting(), Relaxed);
         state.lag.store(self.lag, Relaxed);
         if self.is_complete() {
-            // Chunks that could not be read may have due rows.
+            // Rows that could not be read may be due.
             let next = match self.passed_over {
                 true => clock::BEGIN,
                 false => self.next_deadline.unwrap_or(clock::INFINITY),

@@ -14,4 +14,5 @@ pub mod privilege;
 pub mod relation;
 pub mod row_estimate;
 pub mod steady_functions;
+pub mod subscription;
 pub mod trigger_trust;

@@ -331,6 +331,8 @@ faults! {
     ShownByFetch => "hidden_cursors::a_cursor_of_a_security_definer_function_hides_them_for_any_caller",
     /// COPY writes a row in the same batch as an expired row with the same key.
     CopiedTwiceNotHeld => "copied::copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert",
+    /// A sweep removes rows that a subscription writes.
+    SubscribedRowsSwept => "subscribed::an_entry_set_again_after_it_expired_reaches_the_subscriber",
     /// The worker does not compact the tier's pages.
     HolesStay => "worker_space::large_values_fit_where_a_trim_has_left_holes",
     /// Watchers are notified of changes rolled back to a savepoint.
