@@ -204,14 +204,14 @@ fn reset_stats(cache: Option<Oid>) -> Answer<()> {
 
 /// Returns the dependencies whose key expression is evaluated under the settings of the session that changes a row
 /// (DateStyle, TimeZone and the like), so that the key may differ. Columns: source, cache, and the statement that
-/// repairs the dependency.
+/// repairs the dependency, or NULL.
 #[pg_extern]
 fn verify_dependencies() -> Rows<3> {
     let rows = declare::follow_writers(None).into_iter().map(|found| {
         [
             Typed::oid(found.source),
             Typed::oid(found.cache),
-            Text::new(&found.statement).into(),
+            found.statement.map(|sql| Text::new(&sql)).into(),
         ]
     });
     Rows(rows.collect())

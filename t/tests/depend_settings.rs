@@ -238,6 +238,18 @@ fn an_older_dependency_works_is_named_and_is_mended_by_the_statement() {
 }
 
 #[test]
+fn an_older_dependency_that_no_settings_fix_is_named_without_a_statement() {
+    let database = Cluster::shared().database();
+    let mut owner = database.connect();
+    owner.run("CREATE TABLE src (id int PRIMARY KEY, d date); SELECT cache_create('c')");
+    declare_without_settings(&mut owner, "(ROW.id || now()::text)");
+    assert_eq!(
+        owner.lines("SELECT source, cache, statement FROM pgcache.verify_dependencies()"),
+        ["src|c|"]
+    );
+}
+
+#[test]
 fn settings_go_with_a_child_a_partition_and_a_dump() {
     // The session that creates the child does not use pgcache, so the library must be preloaded.
     let database = Cluster::hot().database();

@@ -365,3 +365,65 @@ fn the_list_of_caches_waits_for_no_session() {
     locker.run("COMMIT");
     assert_ne!(database.connect().lines(list), before);
 }
+
+const VERIFIED: &str = "SELECT * FROM pgcache.verify('mine')";
+
+/// A dependency as pgcache declared it before version 0.5.0, with a key that follows the settings of each writer.
+fn follower(table: &str, key: &str) -> String {
+    format!(
+        "CREATE TRIGGER pgcache_depend_9_insert AFTER INSERT ON {table} FOR EACH ROW
+             WHEN (true OR pgcache.depends('mine'::regclass, {key})) EXECUTE FUNCTION pgcache.invalidate()"
+    )
+}
+
+#[test]
+fn verify_neither_locks_nor_waits_for_sources() {
+    let database = database();
+    let (mut admin, mut holder) = (database.connect(), database.connect());
+    let role = database.cluster.role();
+    admin.run(&format!(
+        "GRANT CREATE ON SCHEMA public TO {role}; CREATE SCHEMA private; CREATE TABLE private.src (id int, d date);
+         SELECT cache_create('other'); SELECT cache_depend('private.src', 'd::text', 'other')"
+    ));
+    let mut owner = impatient(database.connect_as(&role));
+    owner.run(
+        "SELECT cache_create('mine'); CREATE TABLE own_src (id int, d date);
+         SELECT cache_depend('own_src', 'id::text', 'mine'), cache_depend('own_src', 'd::text', 'mine')",
+    );
+    // A superuser may make the cache of another role depend on a table that this role may not read.
+    admin.run("SELECT cache_depend('private.src', 'id::text', 'mine')");
+    admin.run(&follower("private.src", "new.d::text"));
+    holder.run("BEGIN; LOCK TABLE private.src, own_src IN ACCESS EXCLUSIVE MODE");
+    for level in ["READ COMMITTED", "REPEATABLE READ"] {
+        owner.run(&format!("BEGIN ISOLATION LEVEL {level}"));
+        assert_eq!(owner.lines(VERIFIED), [""; 0], "{level}");
+        assert_eq!(locked(&mut owner, "%src"), [""; 0], "{level}");
+        owner.run("COMMIT");
+    }
+    admin.run(&format!("GRANT pg_monitor TO {role}"));
+    let listed = "SELECT source, cache, statement FROM pgcache.verify_dependencies()";
+    assert_eq!(owner.lines(listed), ["private.src|mine|"]);
+    // Printing the key locks a table that the caller may read.
+    admin.run(&format!(
+        "GRANT USAGE ON SCHEMA private TO {role}; GRANT SELECT ON private.src TO {role}"
+    ));
+    refused(owner.try_lines(listed), "55P03");
+    refused(owner.try_lines(VERIFIED), "55P03");
+    holder.run("ROLLBACK");
+    assert_eq!(
+        owner.lines(listed),
+        ["private.src|mine|SELECT cache_depend('private.src', '(d)::text', 'public.mine');"]
+    );
+}
+
+#[test]
+fn an_update_of_the_extension_waits_for_no_source() {
+    let database = Cluster::hot().empty_database("");
+    let (mut session, mut holder) = (impatient(database.connect()), database.connect());
+    session.run(
+        "CREATE EXTENSION pgcache VERSION '0.4.0'; CREATE TABLE src (id int);
+         SELECT cache_create('c'); SELECT cache_depend('src', 'id::text', 'c')",
+    );
+    holder.run("BEGIN; LOCK TABLE src IN ACCESS EXCLUSIVE MODE");
+    session.run("ALTER EXTENSION pgcache UPDATE");
+}

@@ -14,7 +14,7 @@ use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::catalog::sources;
 use crate::cache::model::{ddl, pending};
 use crate::error::Error;
-use crate::pg::catalog::privilege::{self, AsOwner};
+use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::catalog::{inheritance, name, own, relation};
 use crate::pg::hooks::dependency::{self, DependencyTrigger};
 use crate::pg::hooks::source;
@@ -25,7 +25,7 @@ use crate::pg::session::transaction;
 use crate::pg::spi::expression::Expression;
 use crate::pg::spi::output::Output;
 use crate::pg::value::datum::Text;
-use crate::pg::{encoding, memory};
+use crate::pg::{encoding, memory, session};
 
 /// A key expression as SQL over the new row and over the old row, and the settings on which the expression depends.
 struct Keys {
@@ -185,56 +185,91 @@ fn require_own(table: Oid, cache: Oid) {
 pub struct FollowsWriters {
     pub source: Oid,
     pub cache: Oid,
-    /// A statement that declares the dependency again, with fixed settings.
-    pub statement: Vec<u8>,
+    /// A statement that declares the dependency again, with fixed settings. None if `cache_depend` refuses the key, and
+    /// if the caller may not read the source.
+    pub statement: Option<Vec<u8>>,
 }
 
 /// Returns the dependencies of one cache, or of all caches, that follow the settings of their writers, and warns of
-/// each.
+/// each. Locks only sources that have such a dependency and that the caller may read: Postgres locks a table to print
+/// an expression over its columns.
 pub fn follow_writers(cache: Option<Oid>) -> Vec<FollowsWriters> {
     let mut all = memory::list(0);
-    for source in sources::tables_with_dependencies() {
+    for (source, cache) in sources::that_follow_writers(cache) {
+        if !relation::is_there(source) {
+            continue;
+        }
+        if !privilege::of_role(source, session::user()).has(Privileges::READ) {
+            warn(
+                source,
+                cache,
+                "A role that may read the table gets the statement to run.",
+            );
+            memory::push(
+                &mut all,
+                FollowsWriters {
+                    source,
+                    cache,
+                    statement: None,
+                },
+            );
+            continue;
+        }
         for found in dependency::on_table(source) {
-            let is_wanted = cache.is_none_or(|cache| cache == found.cache);
-            if is_wanted && found.is_of_inserts() && !found.is_clone && found.follows_writers() {
-                let follower = follows_writers(source, &found);
-                failure::warn(
-                    PgSqlErrorCode::ERRCODE_WARNING,
-                    format!(
-                        "dependency of cache \"{}\" on table \"{}\" follows the settings of each session that changes a row",
-                        relation::display_name(found.cache),
-                        relation::display_name(source)
+            let is_wanted = found.cache == cache && found.is_of_inserts() && !found.is_clone;
+            if is_wanted && found.follows_writers() {
+                let statement = found.can_be_fixed().then(|| statement(source, &found));
+                match &statement {
+                    Some(sql) => warn(source, cache, &format!("Run {}", encoding::decode(sql))),
+                    None => warn(
+                        source,
+                        cache,
+                        "Declare the dependency again with a key of IMMUTABLE functions.",
                     ),
-                    "Under another DateStyle, TimeZone or the like the key is another one, and the entry stays.".into(),
-                    &format!("Run {}", encoding::decode(&follower.statement)),
+                }
+                memory::push(
+                    &mut all,
+                    FollowsWriters {
+                        source,
+                        cache,
+                        statement,
+                    },
                 );
-                memory::push(&mut all, follower);
             }
         }
     }
     all
 }
 
-fn follows_writers(source: Oid, found: &DependencyTrigger) -> FollowsWriters {
+fn warn(source: Oid, cache: Oid, hint: &str) {
+    failure::warn(
+        PgSqlErrorCode::ERRCODE_WARNING,
+        format!(
+            "dependency of cache \"{}\" on table \"{}\" follows the settings of each session that changes a row",
+            relation::display_name(cache),
+            relation::display_name(source)
+        ),
+        "Under another DateStyle, TimeZone or the like the key is another one, and the entry stays.".into(),
+        hint,
+    );
+}
+
+/// Returns the statement that declares a dependency again.
+fn statement(source: Oid, found: &DependencyTrigger) -> Vec<u8> {
     let name = |relation: Oid| {
         let name = relation::spelled(relation).unwrap_or_default();
         name::literal(name.as_bytes())
     };
-    let key = name::literal(&found.key_expression(source));
-    FollowsWriters {
-        source,
-        cache: found.cache,
-        statement: [
-            b"SELECT cache_depend(",
-            name(source).as_slice(),
-            b", ",
-            key.as_slice(),
-            b", ",
-            name(found.cache).as_slice(),
-            b");",
-        ]
-        .concat(),
-    }
+    [
+        b"SELECT cache_depend(",
+        name(source).as_slice(),
+        b", ",
+        name::literal(&found.key_expression(source)).as_slice(),
+        b", ",
+        name(found.cache).as_slice(),
+        b");",
+    ]
+    .concat()
 }
 
 /// Removes all dependencies of `cache` on `source`. Returns the number of dropped triggers.

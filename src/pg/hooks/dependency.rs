@@ -238,6 +238,20 @@ impl Condition {
     }
 }
 
+/// Returns the cache in the condition of a dependency trigger, which is text from pg_trigger; None unless the key
+/// follows the settings of the session that writes the row. Needs no lock on the trigger's table.
+pub fn follows_writers(condition: Text) -> Option<Oid> {
+    let text = CString::new(condition.bytes()).ok()?;
+    // SAFETY: pg_trigger holds conditions as the text of a node tree.
+    let condition = unsafe { Condition::read(pg_sys::stringToNode(text.as_ptr()).cast()) }?;
+    (condition.settings.is_none() && !is_steady(condition.key)).then_some(condition.cache)
+}
+
+fn is_steady(key: *mut pg_sys::Node) -> bool {
+    // SAFETY: the key of a condition, an expression that Postgres has analysed.
+    matches!(unsafe { steadiness(key) }, Steadiness::Steady)
+}
+
 /// Returns the value of a constant that is not NULL.
 ///
 /// # Safety
@@ -304,8 +318,14 @@ impl DependencyTrigger {
     /// Returns whether the key depends on the settings of the session that writes the row. Such keys exist only in
     /// dependencies from before 0.5.0.
     pub fn follows_writers(&self) -> bool {
+        self.settings.is_none() && !is_steady(self.key)
+    }
+
+    /// Returns whether fixed settings would make the key depend on nothing but the row, so that `cache_depend` accepts
+    /// the key.
+    pub fn can_be_fixed(&self) -> bool {
         // SAFETY: an expression that Postgres has analysed.
-        self.settings.is_none() && !matches!(unsafe { steadiness(self.key) }, Steadiness::Steady)
+        !matches!(unsafe { steadiness(self.key) }, Steadiness::Unsteady(_))
     }
 
     /// Returns whether both triggers name the same cache and compute the key by the same expression at the same events.
