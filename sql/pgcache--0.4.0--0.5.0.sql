@@ -159,8 +159,10 @@ COMMENT ON FUNCTION cache_set_leased_bytes(text, bytea, bigint, interval, regcla
     'Stores a bytea value as cache_set_leased() does.';
 COMMENT ON FUNCTION cache_release(text, bigint, regclass) IS
     'Gives up a lease, so that the next caller wins, and returns whether the lease was still good.';
-DROP FUNCTION cache_tune(regclass, interval, double precision, double precision);
-CREATE FUNCTION cache_tune(
+-- cache_tune() and cache_schedule_expiry() get more arguments in place, as scripts of Postgres' own extensions change
+-- arguments. So they keep owner, privileges, and the functions and views that call them: for a call with fewer arguments
+-- the planner adds the defaults.
+CREATE FUNCTION pgcache.cache_tune(
     cache regclass,
     negative_ttl interval DEFAULT NULL,
     ttl_jitter double precision DEFAULT NULL,
@@ -171,6 +173,13 @@ CREATE FUNCTION cache_tune(
 ) RETURNS void
     AS 'MODULE_PATHNAME', 'cache_tune_all_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
+UPDATE pg_catalog.pg_proc AS kept
+   SET (pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc) = (
+       SELECT pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc
+         FROM pg_catalog.pg_proc AS made
+        WHERE made.oid = 'pgcache.cache_tune(regclass, interval, double precision, double precision, bigint, bigint, double precision)'::pg_catalog.regprocedure)
+ WHERE kept.oid = 'cache_tune(regclass, interval, double precision, double precision)'::pg_catalog.regprocedure;
+DROP FUNCTION pgcache.cache_tune(regclass, interval, double precision, double precision, bigint, bigint, double precision);
 COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision, bigint, bigint, double precision) IS
     'Changes how a cache is refreshed, its share of the hot tier, and when a touch writes; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
 COMMENT ON FUNCTION pgcache.depends(regclass, text) IS
@@ -197,13 +206,19 @@ COMMENT ON FUNCTION cache_rate_limit(text, bigint, interval, regclass) IS
 COMMENT ON FUNCTION cache_expire(regclass, integer) IS
     'Removes up to max_rows expired rows of one cache, or of all caches that the caller may delete from, then rows beyond max_entries, and returns how many had expired.';
 -- A job that was scheduled before continues as it was.
-DROP FUNCTION cache_schedule_expiry(text);
-CREATE FUNCTION cache_schedule_expiry(
+CREATE FUNCTION pgcache.cache_schedule_expiry(
     schedule text DEFAULT '10 seconds',
     max_time interval DEFAULT NULL
 ) RETURNS text
     AS 'MODULE_PATHNAME', 'cache_schedule_expiry_timed_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
+UPDATE pg_catalog.pg_proc AS kept
+   SET (pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc) = (
+       SELECT pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc
+         FROM pg_catalog.pg_proc AS made
+        WHERE made.oid = 'pgcache.cache_schedule_expiry(text, interval)'::pg_catalog.regprocedure)
+ WHERE kept.oid = 'cache_schedule_expiry(text)'::pg_catalog.regprocedure;
+DROP FUNCTION pgcache.cache_schedule_expiry(text, interval);
 COMMENT ON FUNCTION cache_schedule_expiry(text, interval) IS
     'Creates or updates the pg_cron job that expires the caches of this database, or removes it for NULL, and returns what it did.';
 CREATE FUNCTION pgcache.copied_first(key text, copy integer, is_live boolean) RETURNS boolean

@@ -8,6 +8,7 @@ use pgcache_tests::catalog::CATALOG;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
+use pgcache_tests::stage::succeed;
 use postgres::Client;
 
 #[test]
@@ -227,4 +228,95 @@ fn every_version_leads_to_the_newest_and_ends_up_like_a_fresh_install() {
         let updated = session.lines(CATALOG);
         assert_lines(&updated, &catalog, &format!("updated from {old}"));
     }
+}
+
+/// Owner and privileges of the extension's functions, views and tables, and the privileges that a dump omits.
+const PRIVILEGES: &str = "
+    SELECT d.classid::regclass, p.pronamespace::regnamespace, p.proname, p.proowner::regrole, p.proacl, i.initprivs
+      FROM pg_depend AS d JOIN pg_proc AS p ON p.oid = d.objid AND d.classid = 'pg_proc'::regclass
+      LEFT JOIN pg_init_privs AS i ON i.objoid = p.oid AND i.classoid = d.classid
+     WHERE d.deptype = 'e'
+     UNION ALL
+    SELECT d.classid::regclass, c.relnamespace::regnamespace, c.relname, c.relowner::regrole, c.relacl, i.initprivs
+      FROM pg_depend AS d JOIN pg_class AS c ON c.oid = d.objid AND d.classid = 'pg_class'::regclass
+      LEFT JOIN pg_init_privs AS i ON i.objoid = c.oid AND i.classoid = d.classid AND i.objsubid = 0
+     WHERE d.deptype = 'e'";
+
+/// Takes every function from PUBLIC and gives it to a role, which gives it on to another; likewise each view.
+fn change_privileges(session: &mut Client, giver: &str, taker: &str) {
+    session.run(&format!(
+        "DO $$ DECLARE f regprocedure; BEGIN
+             FOR f IN SELECT objid FROM pg_depend WHERE classid = 'pg_proc'::regclass AND deptype = 'e' AND refobjid =
+                      (SELECT oid FROM pg_extension WHERE extname = 'pgcache') LOOP
+                 EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', f);
+                 EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO {giver} WITH GRANT OPTION', f);
+                 SET LOCAL ROLE {giver};
+                 EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO {taker}', f);
+                 RESET ROLE;
+             END LOOP;
+         END $$;
+         ALTER FUNCTION cache_depend(regclass, text, regclass) OWNER TO {giver};
+         ALTER FUNCTION cache_schedule_expiry(text) OWNER TO {giver};
+         REVOKE ALL ON ALL TABLES IN SCHEMA pgcache FROM PUBLIC, pg_monitor;
+         GRANT SELECT ON ALL TABLES IN SCHEMA pgcache TO {taker}"
+    ));
+}
+
+/// Returns the GRANT and REVOKE statements of a dump, without the arguments of functions.
+fn dumped_privileges(database: &Database) -> Vec<String> {
+    let mut dump = database.cluster.program("pg_dump");
+    let dump = succeed(dump.args(["-s", "-d", &database.name]));
+    let text = String::from_utf8(dump.stdout).expect("a dump is UTF-8");
+    let mut found: Vec<String> = text
+        .lines()
+        .filter(|line| line.starts_with("GRANT ") || line.starts_with("REVOKE "))
+        .map(|line| match (line.find('('), line.rfind(')')) {
+            (Some(open), Some(close)) => [&line[..open], &line[close + 1..]].concat(),
+            _ => line.into(),
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+#[test]
+fn an_update_keeps_owners_privileges_and_callers() {
+    let database = Cluster::shared().empty_database("");
+    let (giver, stranger) = (database.cluster.role(), database.cluster.role());
+    let taker = format!("\"{stranger} \"\"odd\"");
+    let mut session = database.connect();
+    session.run(&format!("CREATE ROLE {taker}"));
+    session.run("CREATE EXTENSION pgcache VERSION '0.4.0'; SELECT cache_create('c')");
+    session.run(&format!(
+        "GRANT USAGE, CREATE ON SCHEMA public, pgcache TO {giver}"
+    ));
+    change_privileges(&mut session, &giver, &taker);
+    session.run(
+        "CREATE FUNCTION tunes() RETURNS void LANGUAGE sql BEGIN ATOMIC SELECT cache_tune('c', ttl_jitter => 0.25); END;
+         CREATE VIEW tuned AS SELECT cache_tune('c', early_refresh => 2.0)::text AS done;
+         PREPARE tune AS SELECT cache_tune('c', '7 seconds'); EXECUTE tune",
+    );
+    let before = session.lines(PRIVILEGES);
+    assert!(before.len() > 60, "only {} objects", before.len());
+    let dumped = dumped_privileges(&database);
+    assert!(dumped.len() > 150, "only {} statements", dumped.len());
+
+    session.run("ALTER EXTENSION pgcache UPDATE");
+    let after: BTreeSet<String> = session.lines(PRIVILEGES).into_iter().collect();
+    let lost: Vec<_> = before
+        .iter()
+        .filter(|line| !after.contains(*line))
+        .collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    assert_lines(&dumped_privileges(&database), &dumped, "the dump");
+    let mut other = database.connect_as(&stranger);
+    refused(
+        other.try_lines("SELECT cache_tune('c', max_bytes => 9)"),
+        "42501",
+    );
+    session.run("SELECT tunes(); SELECT * FROM tuned; EXECUTE tune; SELECT cache_tune('c', touch_after => 0.5)");
+    assert_eq!(
+        session.lines("SELECT negative_ttl, ttl_jitter, early_refresh, touch_after FROM pgcache.caches WHERE cache = 'c'::regclass"),
+        ["00:00:07|0.25|2|0.5"]
+    );
 }
