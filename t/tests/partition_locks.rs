@@ -208,3 +208,116 @@ fn the_trigger_of_a_cache_in_a_plain_table_follows_its_partition() {
     );
     assert_eq!(session.number(TRIGGERS), 0);
 }
+
+/// Statements that make a cache `c`: partitions on two levels with a default partition, values of type json, and both.
+const LAYOUTS: &[&str] = &[
+    "CREATE TABLE c (key text PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY LIST (key);
+     CREATE TABLE c_1 PARTITION OF c FOR VALUES IN ('k', 'l', 'x');
+     CREATE TABLE c_2 PARTITION OF c DEFAULT PARTITION BY HASH (key);
+     CREATE TABLE c_2_1 PARTITION OF c_2 FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+     CREATE TABLE c_2_2 PARTITION OF c_2 FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+    "CREATE TABLE c (key text PRIMARY KEY, value json, expires_at timestamptz)",
+    "CREATE TABLE c (value json, key text PRIMARY KEY, expires_at timestamptz) PARTITION BY RANGE (key);
+     CREATE TABLE c_1 PARTITION OF c FOR VALUES FROM (MINVALUE) TO (MAXVALUE)",
+];
+
+fn laid_out(database: &Database, layout: &str) -> Client {
+    let mut session = database.connect();
+    session.run("DROP TABLE IF EXISTS c, src");
+    session.run(layout);
+    session.run(
+        "CREATE TABLE src (k text PRIMARY KEY, v text); INSERT INTO src VALUES ('k', '1'), ('m', '1');
+         SELECT cache_attach('c', '1 hour'), cache_depend('src', 'k', 'c')",
+    );
+    session
+}
+
+/// While a fetch is open, a commit that removes a key without a row, by hand or because its source has changed, waits
+/// for no writer of other keys. Otherwise two such commits that have written other keys would deadlock.
+#[test]
+fn a_removal_waits_for_no_writer_of_another_key() {
+    let database = Cluster::hot().database();
+    for layout in LAYOUTS {
+        let mut session = laid_out(&database, layout);
+        let (mut loads, mut writes) = (database.connect(), database.connect());
+        session.run("SET lock_timeout = '2s'");
+        loads.run("BEGIN; SELECT cache_fetch('loaded', 'SELECT 1', cache => 'c')");
+        writes.run("BEGIN; SELECT cache_set_json(k, '1', cache => 'c') FROM unnest('{x,y}'::text[]) AS k");
+        for removal in [
+            "SELECT cache_delete('k', 'c')",
+            "SELECT cache_delete_many('{k,l,m,n}', 'c')",
+            "UPDATE src SET v = '2'",
+        ] {
+            for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+                session.run(&format!("BEGIN ISOLATION LEVEL {level}; {removal}"));
+                session.run("SELECT cache_set_json('z', '1', cache => 'c')");
+                if let Err(error) = session.try_lines("COMMIT") {
+                    panic!("{layout}; {removal}; {level}: {error}");
+                }
+            }
+        }
+        loads.run("COMMIT");
+        writes.run("COMMIT");
+    }
+}
+
+/// A removal waits for the row of a fetch that is not committed, in each layout, and removes it.
+#[test]
+fn a_removal_waits_for_the_loaded_row_of_its_key_in_any_partition() {
+    let database = Cluster::hot().database();
+    let mut witness = database.connect();
+    for layout in LAYOUTS {
+        let mut session = laid_out(&database, layout);
+        for key in ["k", "m"] {
+            for removal in [
+                "SELECT cache_delete(k, 'c') FROM src WHERE k = ",
+                "UPDATE src SET v = v || '0' WHERE k = ",
+            ] {
+                session.run(&format!(
+                    "BEGIN; SELECT cache_fetch_json('{key}', 'SELECT v::jsonb FROM src WHERE k = $1', cache => 'c')"
+                ));
+                let removal = format!("{removal}'{key}'");
+                let removed = waiting(&database, &mut witness, removal.leak());
+                session.run("COMMIT");
+                removed.join().expect("the removal");
+                let left = format!("SELECT count(*) FROM c WHERE key = '{key}'");
+                assert_eq!(session.number(&left), 0, "{layout}; {key}");
+            }
+        }
+    }
+}
+
+/// Another session attaches the partition of a key and loads the key's row in one transaction, which the removing
+/// session cannot see yet.
+#[test]
+fn a_removal_waits_for_a_loaded_row_in_a_partition_that_is_being_attached() {
+    let database = Cluster::hot().database();
+    for default in ["", "CREATE TABLE c_0 PARTITION OF c DEFAULT;"] {
+        let mut session = laid_out(
+            &database,
+            &format!(
+                "DROP TABLE IF EXISTS c_2;
+                 CREATE TABLE c (key text PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY LIST (key);
+                 CREATE TABLE c_1 PARTITION OF c FOR VALUES IN ('a'); {default}
+                 CREATE TABLE c_2 (key text PRIMARY KEY, value text, expires_at timestamptz)"
+            ),
+        );
+        let (mut loads, mut witness) = (database.connect(), database.connect());
+        session.run("BEGIN; UPDATE src SET v = '2' WHERE k = 'k'");
+        loads.run("BEGIN; SET LOCAL lock_timeout = '20s'");
+        loads.run("ALTER TABLE c ATTACH PARTITION c_2 FOR VALUES IN ('k')");
+        loads.run(
+            "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')",
+        );
+        let pid = session.number("SELECT pg_backend_pid()");
+        let committed = thread::spawn(move || session.run("COMMIT"));
+        let waits = format!(
+            "SELECT wait_event_type IS NOT DISTINCT FROM 'Lock' FROM pg_stat_activity WHERE pid = {pid}"
+        );
+        wait_until("the removal waits", || witness.holds(&waits));
+        loads.run("COMMIT");
+        committed.join().expect("the removal");
+        let left = "SELECT count(*) FROM c WHERE key = 'k'";
+        assert_eq!(loads.number(left), 0, "{default}");
+    }
+}

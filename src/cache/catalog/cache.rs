@@ -62,7 +62,7 @@ pub struct Cache {
     pub columns: Option<Columns>,
     /// The type to which a key is converted before it is hashed.
     pub key_type: KeyType,
-    /// The table for direct access; `access_path` decides when to use direct access.
+    /// The table and the index of its key; `access_path` decides when to access them directly.
     pub target: Option<Target>,
     /// Whether the table is partitioned. The cache then has no copies in the tier, because attaching or detaching a
     /// partition adds or removes rows without firing a trigger.

@@ -47,7 +47,8 @@ pub fn to_write(cache: &Cache) -> Option<&Target> {
 /// access could bypass a new trigger, rule or policy.
 #[inline]
 fn present(cache: &Cache) -> Option<&Target> {
-    cache.target.as_ref().filter(|_| !cache.is_stale())
+    let target = cache.target.as_ref();
+    target.filter(|target| target.readable && !cache.is_stale())
 }
 
 fn counted(target: Option<&Target>) -> Option<&Target> {

@@ -2,18 +2,19 @@
 
 use std::ffi::CString;
 
+use pgrx::pg_sys::Oid;
+
 use super::row_ops::{as_owner_unless, delete};
 use super::{access_path, direct};
-use crate::cache::catalog::registry::Cache;
+use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::model::key::{Key, after_prefix};
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::statement::Statement;
-use crate::pg::catalog::inheritance;
-use crate::pg::catalog::privilege::Privileges;
+use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::memory;
 use crate::pg::session::{lock, transaction};
 use crate::pg::spi::plan::{Paths, Plan};
-use crate::pg::table::{row_positions, truncate};
+use crate::pg::table::{routing, row_positions, truncate};
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::typed::Typed;
 
@@ -46,24 +47,50 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     plan.change_as_of_now(&array);
 }
 
-/// Waits for transactions that have written a row of one of these keys, if this transaction cannot see the row. If the
-/// index by key cannot be searched directly, waits for all writers of the table.
+/// Waits for transactions that have written a row of one of these keys, if this transaction cannot see the row. In a
+/// partitioned cache, reads and locks only the partitions of the keys. The keys are marked: a loaded row that is written
+/// into a partition which is attached from now on, by another transaction than the one that attaches it, is not stored.
 pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
-    let waited = cache.target.as_ref().is_some_and(|target| {
-        let mut numbers = memory::collect(0..keys.len());
-        keys.sort(&mut numbers, |&number| number);
-        let texts = numbers.iter().map(|&number| Text::new(keys.get(number)));
-        row_positions::wait_for_unseen(target, texts).is_ok()
-    });
-    if waited {
-        return;
+    let mut numbers = memory::collect(0..keys.len());
+    keys.sort(&mut numbers, |&number| number);
+    let text_of = |number: usize| Text::new(keys.get(number));
+    if !cache.partitioned {
+        let texts = memory::collect(numbers.into_iter().map(text_of));
+        return wait_in_table(cache, &texts);
     }
-    lock::wait_for_writers(cache.relation);
-    if cache.partitioned {
-        // A writer of a single partition holds no lock on the whole table.
-        for partition in inheritance::leaves(cache.relation) {
-            lock::wait_for_writers(partition);
+    privilege::accept_invalidations(); // partitions that were attached before the marks were set
+    let routed = numbers.iter().enumerate().map(|(place, &number)| {
+        let leaf = routing::leaf(cache.relation, text_of(number));
+        (leaf.map(Oid::to_u32), place)
+    });
+    let mut routed = memory::collect(routed);
+    routed.sort_unstable(); // by partition, and by key within it
+    for of_leaf in routed.chunk_by(|one, other| one.0 == other.0) {
+        let Some(&(Some(leaf), _)) = of_leaf.first() else {
+            // No partition accepts these keys, except perhaps one that a transaction in progress has attached. A
+            // writer of a row in it has locked the whole table, because only its own transaction sees the partition.
+            lock::wait_for_writers(cache.relation);
+            privilege::accept_invalidations();
+            continue;
+        };
+        let leaf = Oid::from_u32(leaf);
+        let texts = of_leaf.iter().filter_map(|&(_, place)| numbers.get(place));
+        let texts = memory::collect(texts.map(|&number| text_of(number)));
+        match registry::partition(leaf) {
+            Some(partition) => wait_in_table(&partition, &texts),
+            None => lock::wait_for_writers(leaf),
         }
+    }
+}
+
+/// Does the work of [`wait_for_unseen`] in a table that stores rows itself. If the index by key cannot be searched,
+/// waits for all writers of the table.
+fn wait_in_table(cache: &Cache, keys: &[Text]) {
+    let searched = cache.target.as_ref().is_some_and(|target| {
+        row_positions::wait_for_unseen(target, keys.iter().copied()).is_ok()
+    });
+    if !searched {
+        lock::wait_for_writers(cache.relation);
     }
 }
 

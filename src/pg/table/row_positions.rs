@@ -193,7 +193,7 @@ unsafe fn open(target: &Target) -> Option<(Search, pg_sys::Relation)> {
         unguarded::CommandCounterIncrement();
         let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
         let index = unguarded::index_open(target.index, pg_sys::AccessShareLock as i32);
-        if target.value_type(table, index).is_none() {
+        if !target.stands(table, index) {
             unguarded::index_close(index, pg_sys::AccessShareLock as i32);
             unguarded::table_close(table, pg_sys::NoLock as i32);
             return None;

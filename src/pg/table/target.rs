@@ -38,6 +38,9 @@ pub struct Target {
     pub columns: i16,
     /// Columns that the user added.
     pub more: Vec<i16>,
+    /// Whether pgcache can read rows without the executor: values are stored as the functions return them (a `json` is
+    /// not), and no column of the cache is virtual. Otherwise the index serves only to find writers of a key.
+    pub readable: bool,
     /// Whether pgcache can write rows without the executor.
     pub writable: bool,
     /// The transaction that created the index, if rows had changed their keys before. A snapshot older than this
@@ -61,9 +64,7 @@ impl Target {
         })
     }
 
-    /// Returns the type of the values, if the table and its index are unchanged since the check; otherwise None. A lock
-    /// is not enough, because it does not stop the session itself: a statement in a loader, a trigger or a policy may
-    /// alter the table after the check. While the table is open, no statement can alter it.
+    /// Returns the type of the values, if the table and its index are unchanged since the check; otherwise None.
     ///
     /// # Safety
     /// Called inside `unguarded::guarded`; `table` and `index` are open.
@@ -73,25 +74,40 @@ impl Target {
         table: pg_sys::Relation,
         index: pg_sys::Relation,
     ) -> Option<ValueType> {
+        // SAFETY: by the caller's contract; a column that does not exist, or was dropped, has no type.
+        unsafe {
+            match self.stands(table, index) {
+                true => ValueType::of_datums(unguarded::SPI_gettypeid(
+                    (*table).rd_att,
+                    i32::from(self.value),
+                )),
+                false => None,
+            }
+        }
+    }
+
+    /// Returns whether the table and its index are unchanged since the check, apart from the type of the values. A lock
+    /// is not enough, because it does not stop the session's own statements: those in a loader, a trigger or a policy
+    /// may alter the table after the check. They cannot while the table is open.
+    ///
+    /// # Safety
+    /// The same as for [`Target::value_type`].
+    #[inline(always)]
+    pub unsafe fn stands(&self, table: pg_sys::Relation, index: pg_sys::Relation) -> bool {
         // SAFETY: an open relation has a descriptor and an open index its form; a column that does not
         // exist, or was dropped, has no type.
         unsafe {
             let descriptor = (*table).rd_att;
             let kind = |column: i16| unguarded::SPI_gettypeid(descriptor, i32::from(column));
-            let same = (*descriptor).natts == i32::from(self.columns)
+            (*descriptor).natts == i32::from(self.columns)
                 && kind(self.key) == self.key_type.oid()
                 && kind(self.deadline) == self.deadline_form.kind.oid()
-                && (*(*index).rd_index).indrelid == self.relation;
-            match same {
-                true => ValueType::of_datums(kind(self.value)),
-                false => None,
-            }
+                && (*(*index).rd_index).indrelid == self.relation
         }
     }
 }
 
-/// Returns the data for direct access to a table; None if the table is not an ordinary table, lacks a primary key, or
-/// does not store the values unchanged.
+/// Returns the data for direct access to a table; None if the table is not an ordinary table or lacks a primary key.
 ///
 /// # Safety
 /// `relation` must be open and locked, and `columns` its columns.
@@ -106,24 +122,23 @@ pub unsafe fn target(relation: pg_sys::Relation, columns: &Columns) -> Option<Ta
         let value = columns.value.number;
         let deadline = columns.deadline.number;
         let index = version::primary_key_index(relation);
-        ValueType::of_datums(columns.value_oid)?;
         if index == pg_sys::InvalidOid {
             return None;
         }
         let ours = [key, value, deadline];
         let descriptor = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
-        if descriptor
-            .iter()
-            .any(|column| ours.contains(&column.attnum) && version::is_virtual(column))
-        {
-            return None;
-        }
+        let is_virtual = |column: &pg_sys::FormData_pg_attribute| {
+            ours.contains(&column.attnum) && version::is_virtual(column)
+        };
+        let readable =
+            ValueType::of_datums(columns.value_oid).is_some() && !descriptor.iter().any(is_virtual);
         let more: Vec<i16> = descriptor
             .iter()
             .filter(|column| !column.attisdropped && !ours.contains(&column.attnum))
             .map(|column| column.attnum)
             .collect();
-        let writable = descriptor.iter().all(|column| is_plain(column, &ours))
+        let writable = readable
+            && descriptor.iter().all(|column| is_plain(column, &ours))
             && is_plain_table(relation)
             && only_our_triggers(relation)
             && indexes_are_plain(relation, index);
@@ -139,6 +154,7 @@ pub unsafe fn target(relation: pg_sys::Relation, columns: &Columns) -> Option<Ta
             deadline,
             columns: descriptor.len() as i16,
             more,
+            readable,
             writable,
             made_by: maker_of(index),
         })
