@@ -128,6 +128,34 @@ fn data_alone_comes_back_into_caches_that_are_there() {
     }
 }
 
+/// pg_restore creates the triggers of a partitioned table before it loads the partitions, if it restores everything in
+/// several jobs. docs/behaviour.md says to restore by section.
+#[test]
+fn a_parallel_restore_by_section_keeps_the_entries_of_a_partitioned_source() {
+    let from = Cluster::shared().database();
+    let mut session = from.connect();
+    session.run(
+        "CREATE TABLE rooms (id int, name text) PARTITION BY LIST (id);
+         DO 'BEGIN FOR i IN 0..3 LOOP EXECUTE format(''CREATE TABLE rooms_%s PARTITION OF rooms FOR VALUES IN (%s)'', i, i); END LOOP; END';
+         INSERT INTO rooms SELECT g % 4, g FROM generate_series(1, 1000) AS g;
+         SELECT cache_create('offers', storage => 'logged'); SELECT cache_depend('rooms', 'name', 'offers')",
+    );
+    session.run("SELECT cache_set(g::text, 'v', cache => 'offers') FROM generate_series(1, 1000) AS g");
+    let file = dump(&from, "dump", &["-Fc"]);
+    let to = Cluster::shared().empty_database("");
+    for options in [
+        &["--section=pre-data"][..],
+        &["--section=data", "-j", "2"],
+        &["--section=post-data", "-j", "2"],
+    ] {
+        succeed(pg_restore(&to, options).arg(&file));
+    }
+    let mut restored = to.connect();
+    assert_eq!(restored.number("SELECT count(*) FROM offers"), 1000);
+    restored.run("UPDATE rooms SET name = name WHERE name = '7'");
+    assert_eq!(restored.number("SELECT count(*) FROM offers"), 999);
+}
+
 #[test]
 fn an_ordinary_owner_dumps_his_cache_and_another_restores_it() {
     let cluster = Cluster::shared();
