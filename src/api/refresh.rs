@@ -13,7 +13,7 @@ use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::value::convert;
-use crate::pg::value::datum::{Bytes, Json, Text};
+use crate::pg::value::datum::{Bytes, Json, Text, Value};
 use crate::pg::value::rows::OutRow;
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
@@ -36,6 +36,7 @@ functions! {
             loader: loader.ok_or(Error::NullArgument("loader"))?,
             ttl,
             needs: TO_WRITE,
+            returns: V::TYPE,
         };
         Ok(fetch.run()?.value.map(convert::result))
     }

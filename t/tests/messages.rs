@@ -692,6 +692,32 @@ fn the_hint_names_the_owner_if_the_owner_lacks_the_privilege() {
     assert_eq!(user.text("SELECT cache_delete('k', 'c')"), "t");
 }
 
+/// Under row-level security the statement runs as the caller, who needs the other privileges.
+#[test]
+fn the_hint_names_the_caller_if_policies_apply_to_the_caller() {
+    let database = Cluster::hot().database();
+    let mut admin = database.connect();
+    let role = database.cluster.role();
+    admin.run(&format!(
+        "SELECT cache_create('c'); ALTER TABLE c ENABLE ROW LEVEL SECURITY; CREATE POLICY all_rows ON c USING (true); \
+         GRANT DELETE ON c TO {role}"
+    ));
+    let mut user = database.connect_as(&role);
+    for (call, privileges) in [
+        ("cache_delete('k', 'c')", "SELECT"),
+        ("cache_delete_many('{k,l}', 'c')", "SELECT"),
+        ("cache_delete_prefix('k', 'c')", "SELECT"),
+        ("cache_expire('c')", "SELECT, UPDATE"),
+    ] {
+        let error = refused(user.try_lines(&format!("SELECT {call}")), "42501");
+        let hint = format!("The owner can allow it: GRANT {privileges} ON public.c TO {role};");
+        assert_eq!(error.hint(), Some(hint.as_str()), "{call}");
+        admin.run(&format!("GRANT {privileges} ON c TO {role}"));
+        user.run(&format!("SELECT {call}"));
+        admin.run(&format!("REVOKE {privileges} ON c FROM {role}"));
+    }
+}
+
 #[test]
 fn a_grant_is_named_in_the_encoding_of_the_database() {
     let database =

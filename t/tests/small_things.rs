@@ -126,3 +126,65 @@ fn expiry_continues_until_nothing_is_due_or_its_time_is_over() {
     );
     session.run("ROLLBACK");
 }
+
+/// A loaded value that the function cannot return is not stored, whatever the storage.
+#[test]
+fn a_fetch_that_cannot_return_its_value_stores_nothing() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    for storage in ["memory", "unlogged"] {
+        session.run(&format!(
+            "SELECT cache_create('text_{storage}', storage => '{storage}'), \
+             cache_create('bytea_{storage}', storage => '{storage}', value_type => 'bytea')"
+        ));
+        for (call, kind, sqlstate) in [
+            (
+                "cache_fetch_json('k', $$SELECT '{'$$, cache => ",
+                "text",
+                "22P02",
+            ),
+            (
+                "cache_fetch('k', $$SELECT '\\xff'::bytea$$, cache => ",
+                "bytea",
+                "22021",
+            ),
+        ] {
+            let cache = format!("'{kind}_{storage}'");
+            refused(
+                session.try_lines(&format!("SELECT {call}{cache})")),
+                sqlstate,
+            );
+            let left = format!("SELECT count(*) FROM cache_scan_bytes(cache => {cache})");
+            assert_eq!(session.number(&left), 0, "{call}{cache}");
+            // The lease has ended, too.
+            let lease = format!("SELECT state FROM cache_lease('k', cache => {cache})");
+            assert_eq!(session.text(&lease), "win", "{call}{cache}");
+        }
+    }
+}
+
+/// Bytes that are not text are not a counter either: the same error for each storage and way to the table.
+#[test]
+fn bytes_that_are_not_text_are_not_a_counter() {
+    let database = Cluster::hot().database();
+    let mut session = database.connect();
+    for storage in ["memory", "unlogged"] {
+        for path in ["auto", "plan"] {
+            let cache = format!("'{storage}_{path}'");
+            session.run(&format!(
+                "SET pgcache.table_path = {path};
+                 SELECT cache_create({cache}, storage => '{storage}', value_type => 'bytea');
+                 SELECT cache_set_bytes('k', '\\xff31', cache => {cache})"
+            ));
+            for call in ["cache_incr", "cache_incr_existing"] {
+                let call = format!("SELECT {call}('k', cache => {cache})");
+                refused(session.try_lines(&call), "22P02");
+            }
+            session.run(&format!(
+                "SELECT cache_set_bytes('k', '-41'::bytea, cache => {cache})"
+            ));
+            let call = format!("SELECT cache_incr('k', 83, cache => {cache})");
+            assert_eq!(session.text(&call), "42");
+        }
+    }
+}

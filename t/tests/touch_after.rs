@@ -299,7 +299,8 @@ fn rights_and_read_only_transactions_count_as_before() {
     let role = database.cluster.role();
     session.run(&format!("GRANT SELECT ON c TO {role}"));
     let mut user = database.connect_as(&role);
-    for touch in [TOUCH, GET_TOUCH] {
+    let without_ttl = "SELECT cache_get_touch('k', cache => 'c')";
+    for touch in [TOUCH, GET_TOUCH, without_ttl] {
         refused(user.try_lines(touch), "42501");
         session.run("BEGIN READ ONLY");
         refused(session.try_lines(touch), "25006");

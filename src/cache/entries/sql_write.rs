@@ -23,7 +23,7 @@ use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::slot::Counter;
 use crate::pg::value::convert;
-use crate::pg::value::datum::Text;
+use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::stored::Stored;
 
 /// Runs a call of [`Store`] on the entries of a cache that is open for changes.
@@ -179,9 +179,14 @@ fn count_in_memory(
     })
 }
 
-/// Returns `value + delta` in the stored form of a counter.
+/// Returns `value + delta` in the stored form of a counter. Bytes that are not text are not an integer, and raise the
+/// same error as a text that is none.
 fn sum(cache: &Cache, value: Option<Stored>, delta: i64) -> Result<Stored, Error> {
-    let text = counter::sum(value.map(convert::result), delta)?;
+    let text = value.map(|value| match value.value_type() {
+        ValueType::Bytes => Text::new(value.bytes()),
+        ValueType::Text | ValueType::Json => convert::result(value),
+    });
+    let text = counter::sum(text, delta)?;
     Ok(convert::argument(text, cache.value_type))
 }
 

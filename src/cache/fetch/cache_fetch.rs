@@ -43,7 +43,8 @@ use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, random, subtransaction, transaction};
 use crate::pg::shmem::tier::tier;
 use crate::pg::spi::loader::Loaded;
-use crate::pg::value::datum::Text;
+use crate::pg::value::convert;
+use crate::pg::value::datum::{Text, ValueType};
 
 /// One call of `cache_fetch`.
 pub struct Fetch {
@@ -53,6 +54,8 @@ pub struct Fetch {
     pub ttl: Option<Interval>,
     /// The required privileges. They are checked again when the value is stored, because the loader may take long.
     pub needs: Privileges,
+    /// The type in which the function returns the value.
+    pub returns: ValueType,
 }
 
 impl Fetch {
@@ -187,6 +190,9 @@ impl Fetch {
         let relation = Some(self.relation);
         let cache = open::to_write(relation, self.needs, c"cache_fetch()")?;
         let entry = self.entry(&cache, loaded)?;
+        if let Some(value) = entry.value {
+            convert::convert(value, self.returns); // an error must come before the store, which may be in memory
+        }
         if entry.value.is_some() || cache.takes_null() {
             put(&cache, entry)?;
         } else {

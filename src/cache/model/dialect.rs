@@ -227,8 +227,9 @@ pub fn default_deadline(form: DeadlineForm, now: &str, ttl: &str) -> String {
     unix_time(form.kind, &moment).unwrap_or(moment)
 }
 
-/// Returns two SQL expressions. The first adds `$2` to the stored counter, and raises 22P02 or 22003 if the counter or
-/// the sum is not valid. The second is `$2` in the stored form.
+/// Returns two SQL expressions. The first is `value + $2` over the stored form of a counter; its function raises 22P02
+/// and 22003. The second is `$2` in the stored form. Bytes are escaped for the sum, which changes no integer and
+/// accepts bytes that are not text.
 fn counter(value: ValueType) -> (&'static str, &'static str) {
     match value {
         ValueType::Text => (
@@ -240,8 +241,8 @@ fn counter(value: ValueType) -> (&'static str, &'static str) {
             "$2::pg_catalog.text::pg_catalog.jsonb",
         ),
         ValueType::Bytes => (
-            "pg_catalog.convert_to(pgcache.counter_sum(pg_catalog.convert_from(pgcache_c.$$v, \
-             pg_catalog.getdatabaseencoding()), $2), pg_catalog.getdatabaseencoding())",
+            "pg_catalog.convert_to(pgcache.counter_sum(pg_catalog.encode(pgcache_c.$$v, 'escape'), $2), \
+             pg_catalog.getdatabaseencoding())",
             "pg_catalog.convert_to($2::pg_catalog.text, pg_catalog.getdatabaseencoding())",
         ),
     }

@@ -431,15 +431,15 @@ fn run(cache: &Cache, statement: Statement, arguments: &[Typed]) -> u64 {
 }
 
 /// Takes the owner's identity for a statement that needs more privileges than its function requires of the caller.
-/// Keeps the caller's identity if row-level security applies, because the policies apply to the caller.
+/// If row-level security applies, the statement must run as the caller, because the policies apply to the caller.
+/// Raises 42501, with a hint, if the role that runs the statement lacks a privilege: a caller under policies, or an
+/// owner who has revoked a privilege from itself.
 pub fn as_owner_unless(cache: &Cache, needs: Privileges) -> Option<AsOwner> {
-    let own_identity =
-        privilege::has(cache.relation, needs) || privilege::row_security_applies(cache.relation);
-    (!own_identity).then(|| {
-        let owner = AsOwner::of(cache.relation);
-        // An owner may have revoked a privilege from itself. In that case the statement would report the missing
-        // privilege without a hint.
-        privilege::require(cache.relation, needs, |_| true);
-        owner
-    })
+    if privilege::has(cache.relation, needs) {
+        return None;
+    }
+    let owner = (!privilege::row_security_applies(cache.relation))
+        .then(|| AsOwner::of(cache.relation));
+    privilege::require(cache.relation, needs, |_| true);
+    owner
 }
