@@ -140,7 +140,9 @@ fn a_parallel_restore_by_section_keeps_the_entries_of_a_partitioned_source() {
          INSERT INTO rooms SELECT g % 4, g FROM generate_series(1, 1000) AS g;
          SELECT cache_create('offers', storage => 'logged'); SELECT cache_depend('rooms', 'name', 'offers')",
     );
-    session.run("SELECT cache_set(g::text, 'v', cache => 'offers') FROM generate_series(1, 1000) AS g");
+    session.run(
+        "SELECT cache_set(g::text, 'v', cache => 'offers') FROM generate_series(1, 1000) AS g",
+    );
     let file = dump(&from, "dump", &["-Fc"]);
     let to = Cluster::shared().empty_database("");
     for options in [

@@ -242,7 +242,9 @@ fn a_removal_waits_for_no_writer_of_another_key() {
         let (mut loads, mut writes) = (database.connect(), database.connect());
         session.run("SET lock_timeout = '2s'");
         loads.run("BEGIN; SELECT cache_fetch('loaded', 'SELECT 1', cache => 'c')");
-        writes.run("BEGIN; SELECT cache_set_json(k, '1', cache => 'c') FROM unnest('{x,y}'::text[]) AS k");
+        writes.run(
+            "BEGIN; SELECT cache_set_json(k, '1', cache => 'c') FROM unnest('{x,y}'::text[]) AS k",
+        );
         for removal in [
             "SELECT cache_delete('k', 'c')",
             "SELECT cache_delete_many('{k,l,m,n}', 'c')",
@@ -306,9 +308,7 @@ fn a_removal_waits_for_a_loaded_row_in_a_partition_that_is_being_attached() {
         session.run("BEGIN; UPDATE src SET v = '2' WHERE k = 'k'");
         loads.run("BEGIN; SET LOCAL lock_timeout = '20s'");
         loads.run("ALTER TABLE c ATTACH PARTITION c_2 FOR VALUES IN ('k')");
-        loads.run(
-            "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')",
-        );
+        loads.run("SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')");
         let pid = session.number("SELECT pg_backend_pid()");
         let committed = thread::spawn(move || session.run("COMMIT"));
         let waits = format!(

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::resp::{Client as Resp, Door, Reply};
+use pgcache_tests::stage::succeed;
 use pgcache_tests::tier::{PRELOAD, Tiered};
 use pgcache_tests::wait::wait_until;
 use pgcache_tests::windows;
@@ -383,6 +384,36 @@ fn a_restored_backup_serves_no_saved_entries() {
     restored.up();
     assert_eq!(kept(&restored), None, "from a server without preload");
     assert!(!file(&restored).exists());
+}
+
+/// A cold copy of the data directory has the same control file, so a start from it restores what the copy saved.
+#[test]
+fn a_cold_copy_restores_its_own_entries_unless_the_file_is_deleted() {
+    let (cluster, session) = saving(&[]);
+    drop(session);
+    let folder = |name: &str| cluster.folder.join(name);
+    for (copy, deletes, found) in [("first", false, Some("saved")), ("second", true, None)] {
+        set(cluster);
+        cluster.down(Shutdown::Fast);
+        succeed(
+            Command::new("cp")
+                .arg("-a")
+                .args([folder("data"), folder(copy)]),
+        );
+        cluster.up();
+        cluster
+            .connect("postgres")
+            .run("SELECT cache_set('k', 'later', cache => 'm')");
+        cluster.down(Shutdown::Fast);
+        fs::rename(folder("data"), folder("later")).unwrap();
+        fs::rename(folder(copy), folder("data")).unwrap();
+        if deletes {
+            fs::remove_file(file(cluster)).unwrap();
+        }
+        cluster.up();
+        assert_eq!(kept(cluster).as_deref(), found, "{copy}");
+        fs::remove_dir_all(folder("later")).unwrap();
+    }
 }
 
 #[test]

@@ -179,8 +179,8 @@ fn count_in_memory(
     })
 }
 
-/// Returns `value + delta` in the stored form of a counter. Bytes that are not text are not an integer, and raise the
-/// same error as a text that is none.
+/// Returns `value + delta` in the stored form of a counter. Bytes that are not text raise the error of a text that is
+/// not an integer.
 fn sum(cache: &Cache, value: Option<Stored>, delta: i64) -> Result<Stored, Error> {
     let text = value.map(|value| match value.value_type() {
         ValueType::Bytes => Text::new(value.bytes()),

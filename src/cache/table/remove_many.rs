@@ -86,9 +86,10 @@ pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
 /// Does the work of [`wait_for_unseen`] in a table that stores rows itself. If the index by key cannot be searched,
 /// waits for all writers of the table.
 fn wait_in_table(cache: &Cache, keys: &[Text]) {
-    let searched = cache.target.as_ref().is_some_and(|target| {
-        row_positions::wait_for_unseen(target, keys.iter().copied()).is_ok()
-    });
+    let searched = cache
+        .target
+        .as_ref()
+        .is_some_and(|target| row_positions::wait_for_unseen(target, keys.iter().copied()).is_ok());
     if !searched {
         lock::wait_for_writers(cache.relation);
     }

@@ -30,7 +30,9 @@ pub fn renew(written: Oid, key: &[u8]) {
         return;
     };
     let known = match &cache.target {
-        Some(target) if target.readable && !cache.is_stale() => probe::has_expired(target, key.text(), written).ok(),
+        Some(target) if target.readable && !cache.is_stale() => {
+            probe::has_expired(target, key.text(), written).ok()
+        }
         _ => None,
     };
     if known.unwrap_or_else(|| finds_expired(&cache, key)) {

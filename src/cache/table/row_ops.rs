@@ -438,8 +438,8 @@ pub fn as_owner_unless(cache: &Cache, needs: Privileges) -> Option<AsOwner> {
     if privilege::has(cache.relation, needs) {
         return None;
     }
-    let owner = (!privilege::row_security_applies(cache.relation))
-        .then(|| AsOwner::of(cache.relation));
+    let owner =
+        (!privilege::row_security_applies(cache.relation)).then(|| AsOwner::of(cache.relation));
     privilege::require(cache.relation, needs, |_| true);
     owner
 }
