@@ -14,7 +14,7 @@ say "$calls calls in each database, seed $seed"
 for preload in 1 0; do
     PGCACHE_PRELOAD=$preload PGCACHE_FUZZ_CALLS=$calls PGCACHE_FUZZ_SEED=$seed session_tests random_calls --nocapture
 done
-PGCACHE_TWIN_ROUNDS=$((calls / 100)) PGCACHE_TWIN_SEED=$seed session_tests whatever_is_told_to_both_paths --nocapture
+PGCACHE_TWIN_ROUNDS=$((calls / 100)) PGCACHE_TWIN_SEED=$seed session_tests both_paths_answer_and_store_the_same --nocapture
 
 [ -n "${SQLSMITH:-}" ] || exit 0
 
