@@ -174,11 +174,13 @@ CREATE FUNCTION pgcache.cache_tune(
     AS 'MODULE_PATHNAME', 'cache_tune_all_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 UPDATE pg_catalog.pg_proc AS kept
-   SET (pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc) = (
-       SELECT pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc
+   SET (prolang, pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc, probin) =
+       (SELECT prolang, pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc, probin
          FROM pg_catalog.pg_proc AS made
-        WHERE made.oid = 'pgcache.cache_tune(regclass, interval, double precision, double precision, bigint, bigint, double precision)'::pg_catalog.regprocedure)
- WHERE kept.oid = 'cache_tune(regclass, interval, double precision, double precision)'::pg_catalog.regprocedure;
+        WHERE made.oid OPERATOR(pg_catalog.=)
+              'pgcache.cache_tune(regclass, interval, double precision, double precision, bigint, bigint, double precision)'::pg_catalog.regprocedure)
+ WHERE kept.oid OPERATOR(pg_catalog.=)
+       'cache_tune(regclass, interval, double precision, double precision)'::pg_catalog.regprocedure;
 DROP FUNCTION pgcache.cache_tune(regclass, interval, double precision, double precision, bigint, bigint, double precision);
 COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision, bigint, bigint, double precision) IS
     'Changes how a cache is refreshed, its share of the hot tier, and when a touch writes; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
@@ -213,11 +215,13 @@ CREATE FUNCTION pgcache.cache_schedule_expiry(
     AS 'MODULE_PATHNAME', 'cache_schedule_expiry_timed_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
 UPDATE pg_catalog.pg_proc AS kept
-   SET (pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc) = (
-       SELECT pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc
+   SET (prolang, pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc, probin) =
+       (SELECT prolang, pronargs, pronargdefaults, proargtypes, proargnames, proargdefaults, prosrc, probin
          FROM pg_catalog.pg_proc AS made
-        WHERE made.oid = 'pgcache.cache_schedule_expiry(text, interval)'::pg_catalog.regprocedure)
- WHERE kept.oid = 'cache_schedule_expiry(text)'::pg_catalog.regprocedure;
+        WHERE made.oid OPERATOR(pg_catalog.=)
+              'pgcache.cache_schedule_expiry(text, interval)'::pg_catalog.regprocedure)
+ WHERE kept.oid OPERATOR(pg_catalog.=)
+       'cache_schedule_expiry(text)'::pg_catalog.regprocedure;
 DROP FUNCTION pgcache.cache_schedule_expiry(text, interval);
 COMMENT ON FUNCTION cache_schedule_expiry(text, interval) IS
     'Creates or updates the pg_cron job that expires the caches of this database, or removes it for NULL, and returns what it did.';

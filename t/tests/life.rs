@@ -279,6 +279,20 @@ fn dumped_privileges(database: &Database) -> Vec<String> {
     found
 }
 
+/// Any role that may create objects in the extension's schema can put operators there that fit better than those of
+/// Postgres, for example `=` of an oid and a regprocedure.
+#[test]
+fn an_update_calls_no_operator_of_the_extensions_schema() {
+    let mut session = Cluster::shared().empty_database("").connect();
+    session.run("CREATE EXTENSION pgcache VERSION '0.4.0'");
+    session.run(
+        "CREATE FUNCTION trap(oid, regprocedure) RETURNS boolean LANGUAGE plpgsql AS
+         $$BEGIN RAISE EXCEPTION 'the update has called a trap'; END$$;
+         CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = regprocedure, FUNCTION = trap)",
+    );
+    session.run("ALTER EXTENSION pgcache UPDATE");
+}
+
 #[test]
 fn an_update_keeps_owners_privileges_and_callers() {
     let database = Cluster::shared().empty_database("");

@@ -153,18 +153,23 @@ impl Found {
         true
     }
 
-    /// Records a call of a function. Returns true if the function is not steady.
+    /// Records a call of a function. Returns true if the function is not steady, or has been dropped: the expression
+    /// may belong to a table that this session has not locked.
     ///
     /// # Safety
-    /// The function exists; `arguments` is NULL or a list of expressions.
+    /// `arguments` is NULL or a list of expressions.
     unsafe fn calls(&mut self, function: Oid, arguments: *mut pg_sys::List) -> bool {
         // SAFETY: catalog lookups; the name is palloc'd.
         unsafe {
+            let name = pg_sys::get_func_name(function);
+            if name.is_null() {
+                return self.refuse("a dropped function");
+            }
             if pg_sys::func_volatile(function) as u8 == pg_sys::PROVOLATILE_IMMUTABLE {
                 self.follows_settings |= IMMUTABLE_IN_NAME.contains(&function.to_u32());
                 return false;
             }
-            let name = CStr::from_ptr(pg_sys::get_func_name(function));
+            let name = CStr::from_ptr(name);
             let shown = encoding::decode(name.to_bytes());
             let is_listed = !is_of_a_user(function)
                 && (UNDER_SETTINGS.contains(&name)

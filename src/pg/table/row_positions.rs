@@ -46,7 +46,7 @@ pub fn by_index(
     // leaves the scan to the abort.
     unsafe {
         let (search, index, scan) = guarded(|| {
-            let (search, index) = open(target)?;
+            let (search, index) = open_to_change(target)?;
             let scan = version::index_beginscan(search.table, index, search.snapshot);
             Some((search, index, scan))
         })
@@ -142,7 +142,7 @@ pub fn by_pass(
     // the key while the slot still holds its row. An error that unwinds leaves all objects to the abort.
     unsafe {
         let (search, index, pass) = guarded(|| {
-            let (search, index) = open(target)?;
+            let (search, index) = open_to_change(target)?;
             Some((search, index, begin_pass(&search)))
         })
         .ok_or(UsePlan)?;
@@ -180,6 +180,23 @@ unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
             place: (*search.slot).tts_tid,
             dead: DeadBytes::with_row(search.slot, target.value),
         }
+    }
+}
+
+/// Opens the table as [`open`] does, for rows that are to be removed: [`found`] reads their values. Returns None, too,
+/// if the values are not stored as the target says.
+///
+/// # Safety
+/// Called inside `guarded`.
+unsafe fn open_to_change(target: &Target) -> Option<(Search, pg_sys::Relation)> {
+    // SAFETY: the objects that `open` has opened.
+    unsafe {
+        let (search, index) = open(target)?;
+        if target.value_type(search.table, index).is_none() {
+            close(&search, index);
+            return None;
+        }
+        Some((search, index))
     }
 }
 

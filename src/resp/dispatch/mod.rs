@@ -399,14 +399,17 @@ fn databases_of(core: &mut Core, session: &mut Session) -> Result<BTreeSet<u32>,
     let named = core.catalog.permissions.databases();
     let mut databases = session.state.named_databases(named);
     let mut nowhere = Writer::new(session.protocol, 0);
+    let mut waits = None;
+    // All are requested before the client waits, because any change of roles voids all of them.
     for database in &databases {
-        let known = client_permissions::permission_in(core, session, *database, &mut nowhere);
-        if let Err(step @ (Progress::Wait | Progress::Starve)) = known {
-            return Err(step);
+        match client_permissions::permission_in(core, session, *database, &mut nowhere) {
+            Err(Progress::Wait) => waits = Some(Progress::Wait),
+            Err(Progress::Starve) => return Err(waits.unwrap_or(Progress::Starve)),
+            _ => {}
         }
     }
     databases.insert(session.database);
-    Ok(databases)
+    waits.map_or(Ok(databases), Err)
 }
 
 /// Returns the client's permission in a database. Returns None if the permission is unknown; the command is then

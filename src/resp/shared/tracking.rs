@@ -217,13 +217,11 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
             Err(step) => return Err(step),
         };
         slot.into_iter().for_each(|slot| core.tracking.follow(slot));
-        // A client without the privilege to read is not notified now. It is notified when it has the privilege again,
-        // because its slot then differs.
+        // A client without the privilege to read is not notified now. It is notified when it has the privilege again.
         if let Some(tracked) = &mut session.tracking
             && !may_read
         {
-            tracked.owed = false;
-            tracked.slot = None;
+            tracked.owed |= tracked.slot.take().is_some();
             return Ok(false);
         }
     }
