@@ -128,7 +128,7 @@ fn each() -> impl Iterator<Item = (&'static Cluster, &'static str)> {
         .flat_map(|cluster| STORAGES.map(|storage| (cluster, storage)))
 }
 
-/// A session at its limit of leases fetches without a lease. Its value is stored only if no removal is pending.
+/// A session that holds 64 leases fetches without one. Its value is stored only if no change of the key is pending.
 #[test]
 fn without_a_lease_nothing_old_is_stored_while_the_source_commits() {
     for (cluster, storage) in each() {
@@ -148,7 +148,7 @@ fn take_own_leases(reader: &mut Client) {
     reader.run(
         "SELECT count(cache_fetch('x' || g, 'SELECT 1', cache => 'c')) FROM generate_series(1, 70) AS g",
     );
-    // Without a lease, a value is not stored if a removal in the key's stripe is pending.
+    // Without a lease, a value is not stored if a change of the key or of the whole cache is pending.
     assert!(reader.number("SELECT count(*) FROM c WHERE key LIKE 'x%'") >= 60);
 }
 
@@ -214,7 +214,7 @@ fn a_value_loaded_without_a_lease_before_the_source_changed_is_not_stored_after_
     }
 }
 
-/// Other sessions hold all lease records. Tests a table and a memory cache, with every kind of change.
+/// Another session has taken leases until it gets no more. Tests a table and a memory cache, with every kind of change.
 #[test]
 fn with_all_records_taken_nothing_old_is_stored() {
     let cluster = Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '2MB'"]);
@@ -385,8 +385,8 @@ fn a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     }
 }
 
-/// The change marks the whole cache, because it has more keys than are marked one by one. The cache has a slot, or has
-/// none because all slots are taken.
+/// The change has more than 10,000 keys, so it marks the whole cache. The test runs with a slot, and with all slots
+/// taken.
 #[test]
 fn a_whole_cache_that_is_marked_gives_no_lease() {
     let full = Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '2MB'"]);

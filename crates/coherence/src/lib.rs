@@ -6,7 +6,7 @@
 //! | `hot_tier` | copies of rows in the hot tier, while gets and commits run |
 //! | `lease` | the values that a fetch stores while its source changes |
 //! | `prepared` | marks that outlive their session because of PREPARE TRANSACTION |
-//! | `promotion` | copies and loads on a standby that becomes the primary |
+//! | `promotion` | entries of memory caches, and loads, on a standby that becomes the primary |
 //! | `tracking` | the values that a client of the Redis protocol keeps, and their invalidation |
 //!
 //! `search` visits the states of every model. A clause is one check or one step of a protocol; `clauses` lets a test

@@ -1,5 +1,5 @@
 //! Records the changes of a transaction and applies them to the hot tier: marks before the commit, unmarks after it.
-//! ARCHITECTURE.md, "Coherence", explains why this keeps copies coherent.
+//! docs/internals/coherence.md explains why this keeps copies coherent.
 //!
 //! - **Record**: before a statement ends, the key of every changed row goes to the ledger's `keys`, and every table
 //!   that changed as a whole goes to its `tables`.

@@ -1,8 +1,9 @@
 //! Copies of table entries in the hot tier: looks up a copy, and fills one in after a miss.
 //!
-//! The rules of ARCHITECTURE.md, "Coherence", that this file keeps:
+//! The rules of docs/internals/coherence.md that this file keeps:
 //!
-//! - A copy is valid only while its version is the version of its cache. Every mark of the cache changes the version.
+//! - A copy is valid only while its version is the version of its cache. Every change of the whole cache changes the
+//!   version.
 //! - A copy is filled in only if no writer has marked or unmarked the key's stripe or the cache between the token and
 //!   the fill. Only a transaction that cannot have uncommitted changes fills in a copy.
 

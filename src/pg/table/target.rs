@@ -1,9 +1,9 @@
-//! [`Target`]: the data for direct access to a table, without the executor. [`target`] checks whether a table is simple
-//! enough for direct access.
+//! [`Target`]: the data for direct access to a table, without Postgres' executor. [`target`] checks whether a table is
+//! simple enough for direct access.
 //!
-//! A direct write must have every effect that the executor's write would have. If the executor would evaluate, check or
-//! fire anything besides pgcache's own trigger, pgcache uses the saved plans instead. The check runs when the session
-//! loads the relation, and again after each change of the relation.
+//! A direct write must have every effect that a write by Postgres' executor would have. If Postgres' executor would
+//! evaluate, check or fire anything besides pgcache's own trigger, pgcache uses the saved plans instead. The check runs
+//! when the session loads the relation, and again after each change of the relation.
 
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Datum};
@@ -38,10 +38,10 @@ pub struct Target {
     pub columns: i16,
     /// Columns that the user added.
     pub more: Vec<i16>,
-    /// Whether pgcache can read rows without the executor: values are stored as the functions return them (a `json` is
-    /// not), and no column of the cache is virtual. Otherwise the index serves only to find writers of a key.
+    /// Whether pgcache can read rows without Postgres' executor: values are stored as the functions return them (a
+    /// `json` is not), and no column of the cache is virtual. Otherwise the index serves only to find writers of a key.
     pub readable: bool,
-    /// Whether pgcache can write rows without the executor.
+    /// Whether pgcache can write rows without Postgres' executor.
     pub writable: bool,
     /// The transaction that created the index, if rows had changed their keys before. A snapshot older than this
     /// transaction may see a row that the index contains only under its newer key.
@@ -197,7 +197,7 @@ fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
 }
 
 /// Returns whether the table is a heap without rules, policies, CHECK constraints, parents or children, and not part of
-/// a publication. For a published table the executor checks row filters and the replica identity.
+/// a publication. For a published table, Postgres' executor checks row filters and the replica identity.
 ///
 /// # Safety
 /// `relation` must be open and locked.

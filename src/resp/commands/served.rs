@@ -1,5 +1,5 @@
-//! The trait [`Served`]: the methods that commands of this protocol need in addition to those of a [`Store`], above all
-//! the check whether this protocol may serve the cache.
+//! The trait [`Served`]: the methods that a Redis command needs beyond those of a [`Store`], mainly the check whether
+//! these entries can serve the command.
 
 use crate::cache::catalog::registry::Storage;
 use crate::cache::entries::store::Store;
@@ -14,10 +14,11 @@ pub trait Served: Store {
     /// The number of keys of one piece of a command. Other clients are served between two pieces.
     const PIECE: usize;
 
-    /// Returns an error if this protocol does not serve the cache. The caller has checked that the role has these
-    /// privileges.
+    /// Returns an error if these entries cannot serve a command that needs these privileges. In shared memory: the
+    /// values are JSON, or the command changes a table or a watched cache. In a table: the transaction is
+    /// read-only, or the table has generated values or deadlines. The caller has checked the privileges.
     fn admits<'a>(target: &Target, privileges: Privileges) -> Done<'a>;
-    /// Prepares the entries for a change by a command with these privileges.
+    /// Prepares the entries for a change. For a table: takes the lock and checks these privileges again.
     fn open<'a>(&self, privileges: Privileges) -> Done<'a>;
     /// Returns whether an entry that is absent here may exist elsewhere.
     fn is_partial(target: &Target) -> bool;

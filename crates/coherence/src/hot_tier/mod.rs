@@ -13,11 +13,26 @@
 //! * (e) when all backends have ended, every pending_writers is 0, each slot has its relation, and every valid entry
 //!   equals its row;
 //! * (f) in every state, an entry that a get would hit is the committed row;
-//! * (g) a fill is refused only if its key or its cache was marked since its token, or a mark was set or removed on its
-//!   stripe since the token: existing marks of other caches never count.
+//! * (g) a fill is refused only if, since its token, its key or its cache was marked, or a mark on its stripe was set or
+//!   removed. A mark of another cache that stays set refuses no fill.
 //!
 //! The protocol is larger than the one that the server runs: the model also covers publishing at COMMIT, and copies
 //! under REPEATABLE READ and for transactions that have written elsewhere, which the server does not do.
+//!
+//! # Words of the model and of the server
+//!
+//! The model is older than some names of the server. `docs/internals/coherence.md` uses the server's words.
+//!
+//! | model | server |
+//! |---|---|
+//! | `ver` of the stripe | `epoch` of the stripe |
+//! | `generation` and `epoch` of the slot | `version` of the slot, one word: all slots take it from one counter |
+//! | `pending_writers` of the slot, `cache_pend` of a token | `pending_writers` of the slot |
+//! | `proven` of the slot | the opposite of `unproven` |
+//! | `marks`, `met` and `others` of the stripe | the table of marks of the partition |
+//!
+//! The numbers of rules 1 to 4 are those of `coherence.md`. There, rule 5 holds this table's 5 and 6, so suspension is
+//! 6, slots are 7, and PREPARE TRANSACTION is 8.
 //!
 //! # The rules, and where they are in the code
 //!
@@ -56,8 +71,9 @@
 //!   suspended.
 //! * A mark of a whole cache raises pending_writers **before** epoch (`CacheMarkPendFirst`).
 //!
-//! `pending_writers == 1` and the unmark's `ver++` exist for **late writes** to a marked key after the rollback of a
-//! savepoint has released its row lock. Without late writes the rest of the token would suffice.
+//! Two checks exist only for **late writes**: `pending_writers == 1`, and the unmark's `ver++`. A late write changes a
+//! marked key after the rollback of a savepoint has released the row lock. Without late writes, the rest of the token
+//! would suffice.
 //!
 //! `tests/models/redundant.rs` verifies which checks may be left out: a hot get needs to compare only generation and
 //! epoch.

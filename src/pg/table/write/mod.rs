@@ -1,4 +1,4 @@
-//! Writes rows of a table by key, without the executor.
+//! Writes rows of a table by key, without Postgres' executor.
 //!
 //! The effect is that of `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1`. A direct
 //! write works only for a [`Target`] that is `writable`, under READ COMMITTED, with an active snapshot, and outside
@@ -39,7 +39,7 @@ use crate::pg::session::{self, lock};
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Entry;
 
-/// Returns whether the current transaction can write without the executor.
+/// Returns whether the current transaction can write without Postgres' executor.
 pub fn possible() -> bool {
     // SAFETY: reads a variable of this process and raises nothing.
     !lock::one_snapshot_per_transaction()
