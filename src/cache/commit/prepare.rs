@@ -27,7 +27,7 @@ pub fn hand_over(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<b
     hand(tier, record, marks, false)
 }
 
-/// Moves the remaining marks as [`hand_over`] does, after locks keep readers off the caches without a slot.
+/// Moves the remaining marks, like [`hand_over`], once locks keep readers off the caches without a slot.
 pub fn hand_over_covered(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<(), Error> {
     hand(tier, record, marks, true).map(drop)
 }
@@ -63,8 +63,8 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bo
                 put_whole(tier, record, Mark::Leases(cache))?;
             }
         }
-        // No other kind of mark can replace this mark. If the record already holds an equal mark, that mark serves for
-        // both, and the count of this mark is undone.
+        // No other kind of mark can replace this mark. If the record already holds an equal mark, that one is enough:
+        // undo what this mark has counted.
         _ => {
             let is_counted = matches!(mark, Mark::Cache(_) | Mark::Pending(_) | Mark::Stores(_));
             if put_whole(tier, record, mark)? || !is_counted {

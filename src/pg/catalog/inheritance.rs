@@ -17,8 +17,8 @@ unsafe extern "C-unwind" {
 /// Returns a table and all tables that inherit from it, directly or indirectly. Locks the inheriting tables in this
 /// mode until the transaction ends. The caller has locked the table itself.
 pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
-    // SAFETY: the sequence is one call, which takes the locks itself and returns a list of OIDs in the memory context
-    // of the caller, where `oids` copies it.
+    // SAFETY: one call, which takes the locks itself and returns a list of OIDs in the memory context of the caller,
+    // where `oids` copies it.
     unsafe {
         let inheritors =
             unguarded::guarded(|| find_all_inheritors(table, mode.number(), std::ptr::null_mut()));

@@ -9,8 +9,8 @@
 //! 1. The marks of partition `i` change only under lock `i` of the hot tier, held exclusively, together with the
 //!    removal of the entry. A reader whose decision depends on a mark holds this lock, too.
 //! 2. Each role has a limited share of a partition's places, counted by the exact role. If the share or the places are
-//!    used up, the caller raises `pending_writers` of the whole cache instead. Then no session fills in a copy of any of
-//!    its keys; copies that exist stay valid, because the cache's version is unchanged.
+//!    used up, the caller raises `pending_writers` of the whole cache instead. Then no session fills in a copy of any
+//!    of its keys; copies that exist stay valid, because the cache's version is unchanged.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};

@@ -15,8 +15,8 @@ pub trait Served: Store {
     const PIECE: usize;
 
     /// Returns an error if these entries cannot serve a command that needs these privileges. In shared memory: the
-    /// values are JSON, or the command changes a table or a watched cache. In a table: the transaction is
-    /// read-only, or the table has generated values or deadlines. The caller has checked the privileges.
+    /// values are JSON, or the command changes a table or a watched cache. In a table: the transaction is read-only, or
+    /// the table has generated values or deadlines. The caller has checked the privileges.
     fn admits<'a>(target: &Target, privileges: Privileges) -> Done<'a>;
     /// Prepares the entries for a change. For a table: takes the lock and checks these privileges again.
     fn open<'a>(&self, privileges: Privileges) -> Done<'a>;

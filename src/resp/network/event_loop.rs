@@ -40,8 +40,8 @@ const LONGEST_ROUND: Duration = Duration::from_millis(2);
 const LOOK: Duration = Duration::from_secs(1);
 /// The maximum sleep while clients wait for room in the queue.
 const FEED_AGAIN: Duration = Duration::from_millis(100);
-/// The maximum time that a client may wait for an executor's answer about a permission, AUTH or the default role, or may
-/// leave its last replies unread. The wait for a table has no such limit.
+/// The maximum time that a client may wait for an executor's answer about a permission, AUTH or the default role, or
+/// may leave its last replies unread. The wait for a table has no such limit.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The token of signals and wake-ups in the epoll set. A client's token is its index in `Core::clients`; `accept`
 /// defines the other tokens.

@@ -13,8 +13,8 @@
 //! * (e) when all backends have ended, every pending_writers is 0, each slot has its relation, and every valid entry
 //!   equals its row;
 //! * (f) in every state, an entry that a get would hit is the committed row;
-//! * (g) a fill is refused only if, since its token, its key or its cache was marked, or a mark on its stripe was set or
-//!   removed. A mark of another cache that stays set refuses no fill.
+//! * (g) a fill is refused only if, since its token, its key or its cache was marked, or a mark on its stripe was set
+//!   or removed. A mark of another cache that stays set refuses no fill.
 //!
 //! The protocol is larger than the one that the server runs: the model also covers publishing at COMMIT, and copies
 //! under REPEATABLE READ and for transactions that have written elsewhere, which the server does not do.

@@ -1,7 +1,6 @@
 //! The steps of a session that deletes an entry by hand, and the steps of a writer of another cache.
 //!
-//! Before the delete, another transaction has changed the source. It has set no marks, because no entry depends on the
-//! source.
+//! The source changes before the delete, in a transaction that sets no marks because no entry depends on the source.
 
 use super::model::{Clause, MarkScope, Moves, Phase};
 use super::unmark_and_void::{removes, void};

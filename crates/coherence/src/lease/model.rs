@@ -12,7 +12,7 @@ clauses! {
     CheckMark,
     /// A mark is on the key, not on all keys of its stripe.
     MarksByKey,
-    /// No lease and no watch is granted while a writer of the whole cache pends.
+    /// No lease and no watch is granted while a change of the whole cache is pending.
     CheckCachePend,
     /// No lease and no watch is granted while a writer without a slot holds the cache's lock.
     CheckLock,

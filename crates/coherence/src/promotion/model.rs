@@ -29,9 +29,9 @@ pub enum Actor {
     Setter,
     /// Changes the source on the new primary.
     Writer,
-    /// A read of an SQL function, or of an executor.
+    /// Reads, as an SQL function or an executor does.
     Reader,
-    /// A read by a network process.
+    /// Reads, as a network process does.
     Front,
 }
 

@@ -24,14 +24,14 @@
 //! | an executor waits for each writer that is visible in its snapshot and has not recorded its changes yet | `BackWaits` |
 //! | the network process reads the ring between a read and its reply | `DrainedBeforeReply` |
 //! | an invalidation that is sent during a read is sent again after the read's reply | `SentAgain` |
-//! | a network process that was overtaken in the ring treats every entry as changed | `LostInvalidatesAll` |
+//! | a network process whose unread records were overwritten treats every entry as changed | `LostInvalidatesAll` |
 //! | a rollback records nothing, nor does a rollback to a savepoint | `RollbackSilent`, `SavepointSilent` |
-//! | the record of a prepared transaction that has committed invalidates everything when it is lowered; COMMIT PREPARED returns after that, whichever process lowers it | `RecordInvalidates`, `FinisherWaits` |
-//! | while it is unknown, after a restart, whether a prepared transaction has changed a cache, its keys are invalidated right after the replies to their reads | `UnprovenOwes` |
+//! | undoing the prepared record of a committed transaction invalidates everything; COMMIT PREPARED returns only after that, whichever process undoes the record | `RecordInvalidates`, `FinisherWaits` |
+//! | while a cache is unverified after a restart, because a prepared transaction may have changed it, each of its keys is invalidated right after the reply to a read | `UnprovenOwes` |
 //!
-//! Each of these is one atomic step: the marks, and the unmarks, of the two keys (they share a stripe), the event that
-//! makes a commit visible, appending a record to the ring, taking a snapshot, reading a copy. The network process reads
-//! the ring in one step, because no other process observes it.
+//! Atomic steps: marking both keys, which share a stripe; unmarking both; making a commit visible; appending a record
+//! to the ring; taking a snapshot; reading a copy. The network process reads the ring in one step, because no other
+//! process observes it.
 
 mod effects;
 mod front;

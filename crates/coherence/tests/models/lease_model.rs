@@ -1,5 +1,4 @@
-//! Tests the model of leases: with all clauses it keeps its promises, and without any single clause the checker finds a
-//! broken promise.
+//! Tests the model of leases: with all clauses it keeps its promises, and leaving out any one clause breaks a promise.
 
 use pgcache_coherence::lease::Actor::{self, Deleter, Fetcher, Neighbour, Writer};
 use pgcache_coherence::lease::Clause;

@@ -98,8 +98,8 @@ fn damaged() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "The file is damaged.")
 }
 
-/// Returns whether no server has run on the data directory since `saved` was its control file, and no WAL will be
-/// replayed into it.
+/// Returns whether the control file still equals `saved`, the server was shut down, and no WAL will be replayed. Then
+/// no server has run on the data directory since `saved` was its control file.
 fn is_unchanged(saved: &[u8]) -> io::Result<bool> {
     let control = ControlFile::read()?;
     let same = control.bytes() == saved && control.is_shut_down() && !restart::will_recover();
