@@ -1,4 +1,4 @@
-//! Reads rows of a table by key, through the index of its primary key, without the executor.
+//! Reads rows of a table by key, through the index of its primary key, without Postgres' executor.
 //!
 //! The result equals that of the saved plan `SELECT ... WHERE key = $1`: a read takes the same kind of snapshot, scans
 //! the index, finds the visible row, and copies its columns. The caller holds the lock on the table that keeps the

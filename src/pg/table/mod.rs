@@ -1,5 +1,5 @@
-//! Direct access to tables: reads and writes rows by key without the executor, if the table is simple enough that the
-//! result is the same, and truncates tables.
+//! Direct access to tables: reads and writes rows by key without Postgres' executor, if the table is simple enough that
+//! the result is the same, and truncates tables.
 
 pub mod dead_bytes;
 pub mod index_read;

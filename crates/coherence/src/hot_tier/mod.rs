@@ -21,7 +21,7 @@
 //!
 //! # Words of the model and of the server
 //!
-//! The model is older than some names of the server. `docs/internals/coherence.md` uses the server's words.
+//! Some words have another meaning here than in the server and in `docs/internals/coherence.md`:
 //!
 //! | model | server |
 //! |---|---|
@@ -31,8 +31,8 @@
 //! | `proven` of the slot | the opposite of `unproven` |
 //! | `marks`, `met` and `others` of the stripe | the table of marks of the partition |
 //!
-//! The numbers of rules 1 to 4 are those of `coherence.md`. There, rule 5 holds this table's 5 and 6, so suspension is
-//! 6, slots are 7, and PREPARE TRANSACTION is 8.
+//! The numbers of rules 1 to 4 are those of `coherence.md`. Its rule 5 holds rules 5 and 6 of the table below, so its
+//! suspension is 6, its slots are 7, and its PREPARE TRANSACTION is 8.
 //!
 //! # The rules, and where they are in the code
 //!
