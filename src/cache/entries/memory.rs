@@ -157,7 +157,7 @@ impl Store for Entries<'_> {
                     put_or_remove_if(self, key, new, Unchanged(present))?
                 }
                 Change::Touch(deadline) => self.touch(key, deadline, is_it)?,
-                Change::Remove if present.is_none() => delete_absent(self, key),
+                Change::Remove if present.is_none() => self.void_lease_if_absent(key),
                 Change::Remove => self.remove(key, is_it)?,
             };
             if done {
@@ -321,17 +321,11 @@ pub fn take<R>(
         let remove =
             |copied: Copied<'_>| entries.remove(key, |entry| is_unchanged(Some(entry), copied));
         let taken = judge_copy(entries, key, |entry| Some(project(entry)), remove)?;
-        if taken.is_some() || delete_absent(entries, key) {
+        if taken.is_some() || entries.void_lease_if_absent(key) {
             return Ok(taken);
         }
         entries.check_for_interrupts();
     }
-}
-
-/// Voids the lease of a key that has no live entry. Returns false if a live entry was stored in between.
-fn delete_absent(entries: &Entries<'_>, key: &RawKey) -> bool {
-    let (absent, _) = entries.delete_at(key, |entry| entry.is_none());
-    absent
 }
 
 /// Counts a removal and notifies watchers if `removed` is true. Returns `removed`.

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use pgcache_store::{EntryRef, Key as HotKey, NewEntry, PartitionRef, RemovalCause};
+use pgcache_store::{EntryRef, Key as HotKey, NewEntry, PartitionMut, PartitionRef, RemovalCause};
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
 
@@ -241,24 +241,42 @@ impl TierHandle {
         why: RemovalCause,
         still: impl Fn(&PartitionRef) -> bool,
     ) -> bool {
-        let partition = self.tier.region().partition_of(key.hash);
-        let (holds, voided) = self.tier.change(partition, |partition| {
+        self.under_lock(key, why != RemovalCause::Expired, |partition| {
             let holds = still(partition);
             if holds {
                 partition.remove(key, why);
             }
-            (
-                holds,
-                holds && why != RemovalCause::Expired && leases::void(self.tier, key.hash),
-            )
+            holds
+        })
+    }
+
+    /// Voids the key's lease, and keeps the entry, if `still` returns true under the lock. Returns the result of
+    /// `still`.
+    pub fn void_lease(&self, key: &HotKey, still: impl Fn(&PartitionRef) -> bool) -> bool {
+        self.under_lock(key, true, |partition| still(partition))
+    }
+
+    /// Runs `act` under the lock of the key's partition. If `act` returns true and `voids` is true, also voids the
+    /// key's lease, and the values that other sessions have loaded for the key. Returns the result of `act`.
+    #[inline]
+    fn under_lock(
+        &self,
+        key: &HotKey,
+        voids: bool,
+        act: impl Fn(&mut PartitionMut) -> bool,
+    ) -> bool {
+        let partition = self.tier.region().partition_of(key.hash);
+        let (done, voided) = self.tier.change(partition, |partition| {
+            let done = act(partition);
+            (done, done && voids && leases::void(self.tier, key.hash))
         });
-        if holds && why != RemovalCause::Expired {
+        if done && voids {
             self.tier.slot(self.slot).note_removal(clock::now());
         }
         if voided {
             leases::wake_waiting(self.tier, key.hash);
         }
-        holds
+        done
     }
 }
 

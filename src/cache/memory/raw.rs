@@ -392,6 +392,13 @@ impl<'c> Entries<'c> {
         (allowed, allowed && live.get())
     }
 
+    /// Voids the lease of a key for which this session finds no live entry. Returns false if the session finds one. Keeps
+    /// an entry that the session does not see because of its own uncommitted changes: they may be rolled back.
+    pub fn void_lease_if_absent(&self, key: &RawKey) -> bool {
+        let is_absent = |partition: &PartitionRef| self.live(partition, key).is_none();
+        self.handle.void_lease(key, is_absent)
+    }
+
     /// Gives a live entry another deadline if `allows` returns true for it. Returns whether the deadline was set.
     pub fn touch_at(
         &self,
