@@ -23,6 +23,8 @@ use crate::stage::Stage;
 /// The number of idle servers that the pool keeps. More idle servers would only take memory and processes, because
 /// tests seldom request them.
 const IDLE: usize = 10;
+/// The number of lines of a server's log that a failed test prints.
+const LAST_LINES: usize = 40;
 
 /// The configuration of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -176,7 +178,10 @@ impl Drop for Scope {
 
 fn hand_back(test: &str, taken: Taken, failed: bool) {
     let left = match failed {
-        true => None,
+        true => {
+            show_log(test, &taken);
+            None
+        }
         false => handback::find_fault(&taken),
     };
     if let Some(left) = &left {
@@ -207,6 +212,15 @@ fn hand_back(test: &str, taken: Taken, failed: bool) {
     if let Some(oldest) = oldest {
         oldest.cluster.retire();
     }
+}
+
+/// Prints the end of the log of a server that a failed test has used.
+fn show_log(test: &str, taken: &Taken) {
+    let log = taken.cluster.log_text();
+    let lines: Vec<&str> = log.lines().collect();
+    let last = lines.get(lines.len().saturating_sub(LAST_LINES)..);
+    let last = last.unwrap_or_default().join("\n");
+    eprintln!("the end of the server's log after {test}:\n{last}");
 }
 
 /// Reports what a test has left behind, in the file that `make test` reads.
