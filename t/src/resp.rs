@@ -423,7 +423,12 @@ impl Client {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                 panic!("no reply comes")
             }
-            Err(_) => None,
+            // A read with a time limit is not restarted after a signal that stops and continues the process.
+            Err(error) if error.kind() == ErrorKind::Interrupted => Some(()),
+            Err(error) => {
+                eprintln!("the connection has failed: {error}");
+                None
+            }
         }
     }
 

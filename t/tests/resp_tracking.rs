@@ -667,8 +667,13 @@ fn a_change_is_sent_within_five_milliseconds() {
         }
         session.execute(&set, &[]).expect("it can be set");
         let began = Instant::now();
-        assert_eq!(next(&mut reader), invalidation(Some("k")));
+        let message = next(&mut reader);
         times.push(began.elapsed());
+        // If the writer is preempted while it writes its record, the network process counts the record as lost.
+        assert!(
+            [Some("k"), None].map(invalidation).contains(&message),
+            "{message:?}"
+        );
     }
     times.sort();
     println!("median {:?}, p99 {:?}", times[500], times[990]);
