@@ -13,10 +13,9 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Cache};
 use crate::pg::catalog::privilege::{self, AsOwner};
-use crate::pg::catalog::{inheritance, subscription};
+use crate::pg::catalog::{inheritance, relation, subscription};
 use crate::pg::memory;
 use crate::pg::session::lock::{self, Brief, Mode};
-use crate::pg::table::storage;
 
 /// The blocks of one cache.
 #[derive(Default)]
@@ -64,7 +63,7 @@ impl Blocks {
             self.is_partial = true;
             return;
         }
-        let end = self.count().saturating_add(storage::blocks(table));
+        let end = self.count().saturating_add(relation::blocks(table));
         memory::push(&mut self.parts, Part { table, end });
     }
 

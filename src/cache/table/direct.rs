@@ -12,6 +12,7 @@ use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending;
+use crate::pg::catalog::relation;
 use crate::pg::events::{self, NotedBy};
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
@@ -19,7 +20,7 @@ use crate::pg::table::index_read::{self, UsePlan, VisibleRow};
 use crate::pg::table::target::Target;
 use crate::pg::table::write::RowAction;
 use crate::pg::table::write::Seek;
-use crate::pg::table::{row_positions, storage, write};
+use crate::pg::table::{row_positions, write};
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 
@@ -84,7 +85,7 @@ const KEYS_A_BLOCK: usize = 12;
 /// Removes the entries of these keys, in key order.
 pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
     let key_of = |number: usize| Text::new(keys.get(number));
-    let blocks = storage::blocks(target.relation) as usize;
+    let blocks = relation::blocks(target.relation) as usize;
     let rows = if keys.len() / KEYS_A_BLOCK >= blocks {
         let mut rows = row_positions::by_pass(target, |key| keys.find(key)).ok()?;
         keys.sort(&mut rows, |row| row.number);

@@ -6,7 +6,7 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::model::statement::Statement;
-use crate::pg::catalog::inheritance;
+use crate::pg::catalog::{inheritance, relation};
 use crate::pg::session::{clock, lock, random};
 use crate::pg::table::storage;
 use crate::pg::value::typed::Typed;
@@ -81,7 +81,7 @@ impl Sample {
 
     /// Samples at most `most` blocks of a table. Returns the number of its blocks.
     fn add(&mut self, cache: &Cache, most: usize) -> u64 {
-        let blocks = u64::from(storage::blocks(cache.relation));
+        let blocks = u64::from(relation::blocks(cache.relation));
         if blocks <= most as u64 {
             self.add_blocks(cache, 0, blocks as u32);
             return blocks;

@@ -411,3 +411,15 @@ pub(in crate::pg) fn column_number(relation: pg_sys::Oid, name: &CStr) -> Option
     let number = unsafe { pg_sys::get_attnum(relation, name.as_ptr()) };
     (number != pg_sys::InvalidAttrNumber as i16).then_some(number)
 }
+
+/// Returns the number of blocks of the table itself. The caller holds a lock on it.
+pub fn blocks(table: pg_sys::Oid) -> u32 {
+    // SAFETY: the relation is open while its size is read.
+    unsafe {
+        let open = pg_sys::table_open(table, pg_sys::NoLock as pg_sys::LOCKMODE);
+        let blocks =
+            pg_sys::RelationGetNumberOfBlocksInFork(open, pg_sys::ForkNumber::MAIN_FORKNUM);
+        pg_sys::table_close(open, pg_sys::NoLock as pg_sys::LOCKMODE);
+        blocks
+    }
+}

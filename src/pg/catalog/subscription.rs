@@ -22,20 +22,9 @@ pub fn writes(table: Oid) -> bool {
     let Some(_lock) = Brief::try_on(catalog, Mode::Read) else {
         return true;
     };
-    has_blocks(catalog) && (is_listed(table) || ancestors(table).into_iter().any(is_listed))
-}
-
-/// Returns whether the file of a catalog has blocks. It has none in a database that has never had a subscription, nor
-/// after a VACUUM of the empty catalog. The caller has locked the catalog.
-fn has_blocks(catalog: Oid) -> bool {
-    // SAFETY: the relation is open while its size is read.
-    unsafe {
-        let open = pg_sys::table_open(catalog, pg_sys::NoLock as pg_sys::LOCKMODE);
-        let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
-        let blocks = pg_sys::RelationGetNumberOfBlocksInFork(open, fork);
-        pg_sys::table_close(open, pg_sys::NoLock as pg_sys::LOCKMODE);
-        blocks > 0
-    }
+    // The file has no blocks in a database that has never had a subscription, nor after a VACUUM of the empty catalog.
+    relation::blocks(catalog) > 0
+        && (is_listed(table) || ancestors(table).into_iter().any(is_listed))
 }
 
 fn is_listed(table: Oid) -> bool {

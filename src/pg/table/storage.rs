@@ -3,24 +3,14 @@
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-/// Returns the number of blocks of the table itself. The caller holds a lock on it.
-pub fn blocks(relation: Oid) -> u32 {
-    // SAFETY: the relation is open while its size is read.
-    unsafe {
-        let open = pg_sys::table_open(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
-        let blocks =
-            pg_sys::RelationGetNumberOfBlocksInFork(open, pg_sys::ForkNumber::MAIN_FORKNUM);
-        pg_sys::table_close(open, pg_sys::NoLock as pg_sys::LOCKMODE);
-        blocks
-    }
-}
+use crate::pg::catalog::relation;
 
 /// The size of a chunk in a TOAST table; four chunks fill a page.
 pub const TOAST_CHUNK: u64 = pg_sys::BLCKSZ as u64 / 4;
 
 /// Returns the size of the table itself in bytes. The caller holds a lock on it.
 pub fn bytes(relation: Oid) -> u64 {
-    u64::from(blocks(relation)) * u64::from(pg_sys::BLCKSZ)
+    u64::from(relation::blocks(relation)) * u64::from(pg_sys::BLCKSZ)
 }
 
 pub fn toast_table(relation: Oid) -> Option<Oid> {

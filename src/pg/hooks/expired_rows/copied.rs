@@ -147,23 +147,10 @@ unsafe fn renewing(
     }
 }
 
-/// Returns whether the table is empty. Returns false for a partitioned table, because checking it would lock its
-/// partitions.
-///
-/// # Safety
-/// The table is locked.
-unsafe fn is_empty(table: Oid) -> bool {
-    if relation::is_partitioned(table) {
-        return false;
-    }
-    // SAFETY: the table is locked, by the caller's contract, and has a file; it is open while its size is read.
-    unsafe {
-        let open = pg_sys::table_open(table, pg_sys::NoLock as i32);
-        let blocks =
-            pg_sys::RelationGetNumberOfBlocksInFork(open, pg_sys::ForkNumber::MAIN_FORKNUM);
-        pg_sys::table_close(open, pg_sys::NoLock as i32);
-        blocks == 0
-    }
+/// Returns whether the table, which is locked, is empty. Returns false for a partitioned table, because checking it would
+/// lock its partitions.
+fn is_empty(table: Oid) -> bool {
+    !relation::is_partitioned(table) && relation::blocks(table) == 0
 }
 
 /// Makes `condition AND other`, as the parser would pass it to parse analysis.

@@ -14,10 +14,10 @@ use crate::cache::model::entry::Page;
 use crate::cache::model::statement::Statement;
 use crate::cache::{entries, open};
 use crate::pg::catalog::privilege::Privileges;
+use crate::pg::catalog::relation;
 use crate::pg::memory;
 use crate::pg::resp::cursors::{self, Scanner};
 use crate::pg::session::{self, random};
-use crate::pg::table::storage;
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 use crate::resp::commands::command_error::{CommandError, Done};
@@ -170,7 +170,7 @@ pub fn random_key<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer
 fn random_of(reading: &Reading) -> Option<Text> {
     let blocks = match reading.partitioned {
         true => 0,
-        false => u64::from(storage::blocks(reading.relation)),
+        false => u64::from(relation::blocks(reading.relation)),
     };
     let mut found = memory::list(0);
     if !reading.partitioned && blocks <= SAMPLED {
